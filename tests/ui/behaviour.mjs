@@ -174,6 +174,51 @@ describe("a person in the window", { concurrency: 2 }, () => {
     { scene: "offered" },
   );
 
+  scenario("the header of a talk is one line at every width, and where buttons have no room a menu has them", { page: "chat", name: "2026-11-20-support-tone-3e90", title: "Support tone" }, async (page) => {
+    const header = page.locator("main header");
+    await page.getByRole("button", { name: "Probes…" }).waitFor();
+    for (const width of [1280, 1101, 1100, 1001, 1000, 900]) {
+      await page.setViewportSize({ width, height: 640 });
+      assert.equal((await header.boundingBox()).height, 65, `at ${width}`);
+    }
+    assert.equal(await page.getByRole("button", { name: "Probes…" }).isVisible(), false);
+    await header.getByRole("button", { name: "More" }).click();
+    await page.getByRole("menuitem", { name: "Probes…" }).click();
+    await page.getByRole("dialog", { name: "Probes" }).waitFor();
+  });
+
+  for (const task of ["language", "puzzle", "picture", "probe"]) {
+    scenario(`Start is in sight at the end of a long form: ${task}`, { page: "train", filled: task === "language" ? {} : { task } }, async (page) => {
+      await page.getByRole("main").getByText("More settings").click();
+      await page.evaluate(() => document.querySelectorAll("main details").forEach((it) => (it.open = true)));
+      for (const [width, height] of [[1280, 800], [900, 640]]) {
+        await page.setViewportSize({ width, height });
+        for (const to of [0, 400, 1e6]) {
+          await page.evaluate((to) => document.querySelector("main").scrollTo(0, to), to);
+          const { y, height: own } = await page.getByRole("button", { name: /^Start/ }).boundingBox();
+          assert.ok(y > 65 && y + own <= height, `at ${y} of ${height}, scrolled to ${to}`);
+        }
+      }
+    });
+  }
+
+  scenario("a dialog gives the focus back to what opened it: a button, or the button of a menu", { page: "chat", name: "2026-11-20-support-tone-3e90", title: "Support tone" }, async (page) => {
+    const hasFocus = (button) => until(() => button.evaluate((it) => it === document.activeElement), (has) => has);
+    const dialog = page.getByRole("dialog", { name: "Probes" });
+    const probes = page.getByRole("button", { name: "Probes…" });
+    await probes.click();
+    await dialog.waitFor();
+    await page.keyboard.press("Escape");
+    await hasFocus(probes);
+    await page.setViewportSize({ width: 900, height: 640 });
+    const more = page.getByRole("button", { name: "More" });
+    await more.click();
+    await page.getByRole("menuitem", { name: "Probes…" }).click();
+    await dialog.waitFor();
+    await page.keyboard.press("Escape");
+    await hasFocus(more);
+  });
+
   scenario("the theme that is chosen is worn at once", { page: "settings" }, async (page) => {
     const ground = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
     const light = await ground();

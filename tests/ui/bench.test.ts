@@ -1,11 +1,12 @@
 // What the page of benchmarks knows without a screen.
 
-import { waitFor } from "@testing-library/svelte";
+import { render, screen, waitFor } from "@testing-library/svelte";
 import { beforeAll, describe, expect, test } from "vitest";
 
 import { api, type BenchDeviceView, type BenchRowView, type BenchView } from "../../ui/src/api";
 import { install } from "./fake";
 import benchmarks from "./fake/answers/benchmarks.json";
+import BenchProgress from "../../ui/src/features/bench/BenchProgress.svelte";
 import { byWorkload, groupsOf, shortNames } from "../../ui/src/features/bench/bars";
 import { measure, measuring, stop } from "../../ui/src/features/bench/measuring.svelte";
 import { inColumns } from "../../ui/src/features/bench/picture";
@@ -136,6 +137,14 @@ describe("benchmarks over time", () => {
 
 describe("a benchmark that is running", () => {
   beforeAll(install);
+
+  test("says why it has not begun while a run is in its way", async () => {
+    const progress = { done: 0, cases: 0, now: "Waiting for “Support tone”", secondsLeft: null, devices: [] };
+    const { rerender } = render(BenchProgress, { progress, isStopping: false });
+    expect(screen.getByText(/starts by itself/)).toBeTruthy();
+    await rerender({ progress: { ...progress, now: "Starting…" } });
+    expect(screen.queryByText(/starts by itself/)).toBeNull();
+  });
 
   test("is one at a time, tells how far it is, and can be stopped with what it has", async () => {
     const going = measure(["metal"]);

@@ -1,6 +1,6 @@
 // The parts that all pages are made of, as a person meets them.
 
-import { render, screen } from "@testing-library/svelte";
+import { render, screen, within } from "@testing-library/svelte";
 import { userEvent } from "@testing-library/user-event";
 import { createRawSnippet } from "svelte";
 import { describe, expect, test, vi } from "vitest";
@@ -55,6 +55,11 @@ describe("a problem", () => {
     const { textContent } = screen.getByRole("alert");
     expect(textContent).toMatch(/the plan needs 14\.2 GB and 9\.8 GB are free/i);
     expect(textContent).toMatch(/shorten the rows/i);
+  });
+
+  test("has what can be done about it in it", () => {
+    render(Problem, { error: "engine gone", children: buttons("Try again") });
+    expect(within(screen.getByRole("alert")).getByRole("button", { name: "Try again" })).toBeTruthy();
   });
 
   test("has words whatever was thrown", () => {

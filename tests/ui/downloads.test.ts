@@ -266,7 +266,7 @@ describe("the shared cache", () => {
     vi.mocked(api.downloads).mockRejectedValueOnce(refused("failed", "no list"));
     vi.mocked(api.cached).mockRejectedValueOnce(refused("failed", "no cache")).mockResolvedValue([repository("maker/small", MB)]);
     render(Downloads);
-    await waitFor(() => expect(screen.getAllByRole("alert").map((it) => it.textContent?.trim())).toEqual(["no list", "no cache"]));
+    await waitFor(() => expect(screen.getAllByRole("alert").map((it) => it.querySelector("p")?.textContent)).toEqual(["no list", "no cache"]));
     for (const again of screen.getAllByRole("button", { name: "Try again" })) await userEvent.click(again);
     await screen.findByRole("button", { name: "maker/small" });
     expect(screen.queryByRole("alert")).toBeNull();

@@ -9,6 +9,7 @@ import { draft } from "../../ui/src/features/train/draft.svelte";
 import { form, methodOf } from "../../ui/src/features/language/form";
 import { asked, needs, read, readList, requestOf, written, writtenList } from "../../ui/src/features/train/filled";
 import { memoryOf, widths } from "../../ui/src/features/train/memory";
+import { obstacle } from "../../ui/src/features/train/start";
 import { waits } from "../../ui/src/features/train/waits";
 import { said, sentence, shown, typed } from "../../ui/src/features/train/words";
 import { latest } from "../../ui/src/lib/latest";
@@ -42,7 +43,7 @@ describe("what a run is asked for", () => {
 
   test("says what nobody chose yet", () => {
     const fields = (filled: Record<string, string>) => needs(filled, form).map(({ field }) => field);
-    expect(fields({})).toEqual(["data.files", "model"]);
+    expect(fields({})).toEqual(["model", "data.files"]);
     expect(fields({ method: "scratch", "data.files": "[]" })).toEqual(["data.files"]);
     expect(fields({ model: "/m", "data.files": "[/a]" })).toEqual([]);
   });
@@ -138,9 +139,10 @@ describe("the form", () => {
   test("is not ready until there is data and a model, and says so without blame", async () => {
     draft.enter({});
     await waitFor(() => expect(draft.plan).toBeDefined());
-    expect(draft.needs.map(({ field }) => field)).toEqual(["data.files", "model"]);
+    expect(draft.needs.map(({ field }) => field)).toEqual(["model", "data.files"]);
     expect(draft.problems).toEqual([]);
     expect(draft.ready).toBe(false);
+    expect(obstacle()).toBe("Choose a model and data first");
   });
 
   test("is ready with both, starts one run however often it is asked to, and names it", async () => {

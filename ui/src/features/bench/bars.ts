@@ -103,11 +103,11 @@ function groupOf({ workload, title, about, cases }: Cases<{ row: BenchRowView; d
       name: names[device] ?? "",
       detail,
       text: measured ? rate(measured.perSecond, unit) : "not measured",
-      problem: measured ? null : (problem ?? "not known why"),
+      problem: measured ? null : (problem ?? "for an unknown reason"),
       value,
       low,
       high,
-      half: `half of the steps between ${rate(low, unit)} and ${rate(high, unit)}`,
+      half: `half of the steps ran at ${rate(low, unit)} to ${rate(high, unit)}`,
     };
   });
   return { workload, title, about, bars, top, ticks: values.map((value, at) => ({ value, text: words[at] ?? "" })), unit: measure.name };

@@ -25,9 +25,9 @@ export function percentOf(download: DownloadView): string {
 }
 
 const STANDING: Record<DownloadState, (percent: string) => string> = {
-  waiting: () => "Waits for other downloads",
+  waiting: () => "Waiting for other downloads",
   going: (percent) => `Downloading ${percent}`,
-  retrying: (percent) => `Waits for the network at ${percent}`,
+  retrying: (percent) => `Waiting for the network at ${percent}`,
   paused: (percent) => `Paused at ${percent}`,
   failed: (percent) => `Failed at ${percent}`,
   done: () => "Downloaded",

@@ -126,7 +126,7 @@ export function lengthOf(unit: Unit, value: string): Filled {
 /** What a run can't be without, and nobody chose yet. That is no mistake. */
 export function needs(filled: Filled, form: KindForm): Need[] {
   const data = readList(filled["data.files"]).length === 0 ? [{ field: "data.files", name: "data", text: "to learn from." }] : [];
-  return [...data, ...form.needs(filled)];
+  return [...form.needs(filled), ...data];
 }
 
 /** Whether a field says how data is read; its home is the control of the data. */
