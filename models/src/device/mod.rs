@@ -14,6 +14,7 @@ pub mod dtype;
 pub mod memory;
 pub mod pressure;
 mod requested;
+mod threads;
 
 use std::{fmt, panic};
 
@@ -21,6 +22,7 @@ pub use candle_core::Device;
 pub use checked::Checked;
 pub use requested::RequestedDevice;
 use serde::{Deserialize, Serialize};
+pub use threads::compute_on_this_thread;
 
 use crate::{Error, Result, panic_message};
 

@@ -149,6 +149,7 @@ fn read(asks: &Sender<Ask>, control: &ControlState) {
 }
 
 fn work(asks: &Receiver<Ask>, control: &ControlState) {
+    device::compute_on_this_thread();
     let mut open = None;
     for ask in asks {
         let trains = matches!(ask, Ask::Train { .. });
