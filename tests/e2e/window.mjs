@@ -168,7 +168,7 @@ test("a device is checked once by itself, and measured when somebody asks", TIME
   await window.click("//button[. = 'Measure']");
   await window.find("//th[contains(., 'Matrix product')]");
   await window.click("//button[. = 'Stop']");
-  await window.find("//*[contains(., 'It was stopped before its end.')]");
+  await window.find("//*[contains(., 'Stopped before the end.')]");
   await window.find("//button[. = 'Measure again']");
   await window.picture("measured");
 });

@@ -156,7 +156,7 @@ describe("a benchmark that is running", () => {
     const id = await going;
     expect(measuring.progress).toBeUndefined();
     const found = (await api.benchmarks()).find((one) => one.id === id);
-    expect(found?.warnings).toEqual(["It was stopped before its end."]);
+    expect(found?.warnings).toEqual(["Stopped before the end."]);
     expect(found?.devices.map(({ setting }) => setting)).toEqual(["metal"]);
   });
 });

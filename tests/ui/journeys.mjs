@@ -280,7 +280,7 @@ describe("a person", { concurrency: 2 }, () => {
     await page.getByRole("complementary").getByRole("button", { name: /^Benchmark \S/ }).click();
     await page.getByRole("main").getByText(/^9 of 21/).waitFor();
     await button(page, "Stop").click();
-    await page.getByRole("main").getByText("It was stopped before its end.").waitFor();
+    await page.getByRole("main").getByText("Stopped before the end.").waitFor();
     await button(page, "LoRA step, f32, 2 x 256 tokens: its steps").click();
     await page.getByRole("slider", { name: "Milliseconds, by step" }).press("End");
     await page.getByText(/^step \d+ · \d+ ms$/).waitFor();

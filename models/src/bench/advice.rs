@@ -65,7 +65,7 @@ pub fn headrooms(devices: &[OnDevice]) -> Vec<String> {
         (made.unit == taken.unit).then(|| {
             let workers = made.case.variation.workers.unwrap_or_default() as u64;
             format!(
-                "{title} on {}: {:.1} times what a step takes, with {}.",
+                "{title} on {}: {:.1} times as fast as a step needs, with {}.",
                 device.name,
                 make_rate / take_rate,
                 counted(workers, "worker")
@@ -185,15 +185,12 @@ fn device(best: &OnDevice, devices: &[OnDevice]) -> Option<Advice> {
     let compared = others.filter_map(|other| {
         let ratios: Vec<f64> = shared(best, other).iter().map(|it| it.ratio).collect();
         let ratio = compare::mean(&ratios)?;
-        Some(format!("{ratio:.2} times the rate of {}", other.name))
+        Some(format!("{ratio:.2} times as fast as {}", other.name))
     });
     let compared: Vec<String> = compared.collect();
     let why = match compared.is_empty() {
         true => return None,
-        false => format!(
-            "It learns at {}, on average over what both did.",
-            compared.join(" and ")
-        ),
+        false => format!("{}, averaged over what both did.", compared.join(" and ")),
     };
     Some(Advice {
         setting: "device",
@@ -225,13 +222,10 @@ fn dtype(rows: &[BenchRow]) -> Option<Advice> {
         .filter_map(|&dtype| Some((dtype, ratio_to_first(dtype)?)))
         .max_by(|one, other| one.1.total_cmp(&other.1))?;
     let (value, why) = match ratio > 1.0 {
-        true => (
-            best,
-            format!("It learns at {ratio:.2} times the rate of {first}."),
-        ),
+        true => (best, format!("{ratio:.2} times as fast as {first}.")),
         false => (
             first,
-            format!("{best} learns at {ratio:.2} times its rate only."),
+            format!("{best} reaches only {ratio:.2} times its speed."),
         ),
     };
     Some(Advice {
@@ -263,7 +257,7 @@ fn batch(rows: &[BenchRow]) -> Option<Advice> {
         setting: "batch.rows",
         value: enough.to_string(),
         why: format!(
-            "{:.0} % of the best rate, with the least memory. Tokens a second by rows: {}.",
+            "{:.0} % of the best rate with the least memory. Tokens a second by rows: {}.",
             its_rate / rate * 100.0,
             list.join(", ")
         ),
@@ -288,13 +282,13 @@ fn workers(rows: &[BenchRow]) -> Option<Advice> {
         true => (
             0,
             format!(
-                "A batch takes {millis:.3} ms to make, {:.2} % of the shortest step.",
+                "Making a batch takes {millis:.3} ms, {:.2} % of the shortest step.",
                 share * 100.0
             ),
         ),
         false => (
             best,
-            format!("{:.1} times the batches of none.", rate / alone),
+            format!("{:.1} times as fast as without workers.", rate / alone),
         ),
     };
     Some(Advice {

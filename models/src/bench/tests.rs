@@ -117,7 +117,7 @@ fn what_is_made_for_a_step_is_compared_with_what_the_step_takes() {
     let said = headrooms(&[on("CPU", "cpu", &rows)]);
     assert_eq!(
         said,
-        ["Making batches of pictures on CPU: 8.0 times what a step takes, with 2 workers."]
+        ["Making batches of pictures on CPU: 8.0 times as fast as a step needs, with 2 workers."]
     );
     assert_eq!(headrooms(&[on("CPU", "cpu", &rows[..1])]), [""; 0]);
 }

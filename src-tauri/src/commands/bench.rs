@@ -168,7 +168,7 @@ impl Teller {
                     device.name
                 ));
             }
-            BenchNews::Checks { device } => self.send(format!("Checks {} first", device.name)),
+            BenchNews::Checks { device } => self.send(format!("Checking {} first", device.name)),
             BenchNews::Begun { cases } => self.cases = cases,
             BenchNews::Measures { device, case } => {
                 self.began.get_or_insert_with(Instant::now);

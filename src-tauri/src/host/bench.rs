@@ -121,7 +121,7 @@ impl Host {
         }
         measured.retain(|it| !it.rows.is_empty());
         if stop() {
-            warnings.push("It was stopped before its end.".to_owned());
+            warnings.push("Stopped before the end.".to_owned());
         }
         if measured.is_empty() {
             let why = warnings.first().cloned();

@@ -136,17 +136,15 @@ impl BenchReport {
     pub(crate) fn all_warnings(&self) -> Vec<String> {
         let mut sentences = self.warnings.clone();
         if let Some(message) = self.power.describe() {
-            sentences.push(format!(
-                "The machine was {message}; it may be faster otherwise."
-            ));
+            sentences.push(format!("Measured {message}; it may be faster otherwise."));
         }
         for measured in &self.devices {
             let name = measured.short_name();
             let lost = measured.sustained.map_or(0.0, |ratio| 1.0 - ratio);
             if lost >= SLOWING {
                 sentences.push(format!(
-                    "Matrix products on {name} were {:.0} % slower at the end than at the beginning: it got hot, saved power, \
-                     or had other work.",
+                    "Matrix products on {name} were {:.0} % slower at the end than at the beginning, because of heat, saved \
+                     power or other work.",
                     lost * 100.0
                 ));
             }
@@ -159,7 +157,7 @@ impl BenchReport {
             let slower: Vec<String> = measured.rows.iter().filter(slowing).map(words_of).collect();
             if !slower.is_empty() {
                 sentences.push(format!(
-                    "These became slower on {name} while they were measured: {}.",
+                    "Slowed down on {name} while being measured: {}.",
                     slower.join("; ")
                 ));
             }
@@ -225,7 +223,7 @@ impl BenchReport {
                     let message = message.replace("as fast", "as fast on average");
                     format!("{message} than {then}").replace("average than", "average as")
                 }
-                _ => format!("as fast as {then}, within the spread of its steps"),
+                _ => format!("as fast as {then}, within the spread of the steps"),
             };
             format!(
                 "{}: {change}{power} ({clear} of {of} cases by more than the spread of their steps).",

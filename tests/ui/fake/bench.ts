@@ -46,7 +46,7 @@ export const benchAnswers = {
     }
     if (done === 0) refuse("the benchmark was stopped; nothing was measured");
     const time = now();
-    const warnings = isStopped ? ["It was stopped before its end."] : [];
+    const warnings = isStopped ? ["Stopped before the end."] : [];
     return benchmarks.add({ ...newest, id: time.replace(/[:.]/g, "-"), time, size: size ?? "medium", devices: first(devices, done), since: [], warnings });
   },
 

@@ -61,7 +61,7 @@ fn a_benchmark_has_the_machine_to_itself_and_is_kept_as_far_as_it_came() {
     assert!(
         measured["warnings"]
             .to_string()
-            .contains("stopped before its end")
+            .contains("Stopped before the end")
     );
     let id = measured["id"].clone();
     assert_eq!(window.call("benchmarks", json!({}))[0]["id"], id);

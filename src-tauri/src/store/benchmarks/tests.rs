@@ -152,7 +152,7 @@ fn a_benchmark_is_compared_with_the_last_of_the_same_machine_and_size() {
     assert_eq!(
         same.since_messages(&earlier),
         [
-            "a processor: as fast as on 2026-11-14, within the spread of its steps (0 of 16 cases by more than the spread of their steps)."
+            "a processor: as fast as on 2026-11-14, within the spread of the steps (0 of 16 cases by more than the spread of their steps)."
         ]
     );
 }
@@ -168,9 +168,9 @@ fn what_slowed_the_machine_is_said() {
     measured.step_millis = (0..20).map(|at| 300.0 + 10.0 * f64::from(at)).collect();
     let warnings = hot.all_warnings().join("\n");
     for message in [
-        "was on battery",
+        "Measured on battery",
         "30 % slower at the end",
-        "became slower on the CPU while they were measured: LoRA step",
+        "Slowed down on the CPU while being measured: LoRA step",
     ] {
         assert!(warnings.contains(message), "{message}: {warnings}");
     }
