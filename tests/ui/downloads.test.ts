@@ -73,7 +73,7 @@ describe("the foot of the sidebar", () => {
 
   test("names the only one, with how far and how fast it is", () => {
     expect(gistOf([download(), download({ state: "done" })])).toMatchObject({ title: "small", amount: "43 MB of 271 MB", pace: "12 MB/s · 19 s left", held: "" });
-    expect(gistOf([download({ state: "retrying" })])?.pace).toBe("waits for the network");
+    expect(gistOf([download({ state: "retrying" })])?.pace).toBe("waiting for the network");
     expect(gistOf([download({ state: "paused" })])).toMatchObject({ title: "small", pace: "paused", isHeld: true, hasFailed: false });
     expect(gistOf([download({ state: "failed" })])).toMatchObject({ pace: "failed", hasFailed: true });
   });

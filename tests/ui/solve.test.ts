@@ -390,7 +390,7 @@ describe("the page of a run of puzzles", () => {
     expect(screen.getAllByText("Not solved").length).toBe(3);
     // The chart begins with what is solved; what is the same in every run comes after it.
     const charts = screen.getByRole<HTMLSelectElement>("combobox", { name: "What the chart shows" });
-    expect(charts.value).toBe("Exact");
+    expect(charts.value).toBe("Solved");
     await userEvent.selectOptions(charts, "Gradient norm");
     expect(screen.getByRole("heading", { name: "Gradient norm" })).toBeTruthy();
   });

@@ -8,7 +8,7 @@ import { nameOf } from "../../lib/paths";
 export const STATES: Record<DownloadState, string> = {
   waiting: "waiting",
   going: "",
-  retrying: "waits for the network",
+  retrying: "waiting for the network",
   paused: "paused",
   failed: "failed",
   done: "done",

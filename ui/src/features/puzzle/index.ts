@@ -23,7 +23,7 @@ export const tiles: Tile[] = [
 
 /** The measures that a chart begins with: shares of puzzles or cells. */
 export const shares = [
-  { measure: "exact_accuracy", title: "Exact" },
+  { measure: "exact_accuracy", title: "Solved" },
   { measure: "token_accuracy", title: "Cells" },
   { measure: "halting_accuracy", title: "Self-check" },
 ];
