@@ -359,6 +359,20 @@ test("a folder of photos is looked at, learned from, and a new photo is classifi
   await window.picture("picture-classified");
 });
 
+test("in the dark, words can be read on every page, also where web views draw white of their own", TIMEOUT, async (journey) => {
+  const home = newHome();
+  writeFileSync(join(home, "settings.yaml"), "theme: dark\n");
+  const window = await opened(journey, home);
+  await window.find("//p[contains(., 'Ready to train on')]");
+  for (const page of ["Home", "Train", "Runs", "Models", "Data", "Playground", "Server", "Benchmark"]) {
+    await window.goTo(page);
+    const { ground, faint } = await window.run(`return (${readable})()`);
+    await window.picture(`dark-${page.toLowerCase()}`);
+    assert.ok(ground < 0.1, `${page} is as bright as ${ground}`);
+    assert.deepEqual(faint, [], page);
+  }
+});
+
 /** A window that is closed, and its home removed, when the journey ends. */
 async function opened(journey, home = newHome(), environment = {}) {
   const window = new Window(home, environment);
@@ -368,6 +382,38 @@ async function opened(journey, home = newHome(), environment = {}) {
   });
   await window.open();
   return window;
+}
+
+/** Runs in the page: how bright it is, from 0 to 1, and the words that stand out from what is behind them by less than 4.5 to 1. */
+function readable() {
+  const canvas = document.createElement("canvas");
+  canvas.width = canvas.height = 1;
+  const paint = canvas.getContext("2d", { willReadFrequently: true });
+  const luminance = (colours) => {
+    for (const colour of colours) {
+      paint.fillStyle = colour;
+      paint.fillRect(0, 0, 1, 1);
+    }
+    const linear = (value) => (value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4);
+    const [red, green, blue] = [...paint.getImageData(0, 0, 1, 1).data].map((value) => linear(value / 255));
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+  };
+  const behind = (element) => {
+    const colours = [];
+    for (let at = element; at; at = at.parentElement) colours.unshift(getComputedStyle(at).backgroundColor);
+    return ["white", ...colours];
+  };
+  const speaks = (element) =>
+    element.matches("input, select, textarea") || [...element.childNodes].some((node) => node.nodeType === Node.TEXT_NODE && node.textContent.trim());
+  const faint = [];
+  for (const element of document.body.querySelectorAll("*")) {
+    if (!speaks(element) || element.closest("svg, :disabled, [hidden]") || !element.checkVisibility({ opacityProperty: true, visibilityProperty: true })) continue;
+    const ground = behind(element);
+    const [dark, light] = [luminance(ground), luminance([...ground, getComputedStyle(element).color])].sort((one, other) => one - other);
+    const contrast = (light + 0.05) / (dark + 0.05);
+    if (contrast < 4.5) faint.push(`${element.tagName} “${(element.value ?? element.textContent).trim().slice(0, 40)}” ${contrast.toFixed(2)}`);
+  }
+  return { ground: luminance(behind(document.body)), faint };
 }
 
 function newHome() {
