@@ -36,7 +36,7 @@ pub struct Advice {
     pub why: String,
 }
 
-/// How the fastest device compares with each other one: `Metal is 1.69x faster than CPU at: LoRA step.`
+/// How the fastest device compares with each other one: `LoRA step: Metal is 1.69x faster than the CPU.`
 pub fn ratios(devices: &[OnDevice]) -> Vec<String> {
     let Some(best) = fastest(devices) else {
         return Vec::new();
@@ -50,7 +50,7 @@ pub fn ratios(devices: &[OnDevice]) -> Vec<String> {
                 _ => Default::default(),
             };
             let (title, name, other) = (shared.title, best.name, other.name);
-            format!("{name}{one} is {message} than {other}{another} at: {title}.")
+            format!("{title}: {name}{one} is {message} than {other}{another}.")
                 .replace("as fast than", "as fast as")
         })
     });

@@ -166,12 +166,12 @@ fn a_device_is_said_to_be_as_much_faster_as_it_is() {
     let devices = [on("the CPU", "cpu", &cpu), on("Metal", "metal", &metal)];
     assert_eq!(
         ratios(&devices),
-        ["Metal is 1.69x faster than the CPU at: LoRA step."]
+        ["LoRA step: Metal is 1.69x faster than the CPU."]
     );
     let cpu = [row("lora_step", F32, rows(2), 169.0, work)];
     assert_eq!(
         ratios(&[devices[1], on("the CPU", "cpu", &cpu)]),
-        ["Metal (f32, 4 rows) is 1.69x faster than the CPU (f32, 2 rows) at: LoRA step."]
+        ["LoRA step: Metal (f32, 4 rows) is 1.69x faster than the CPU (f32, 2 rows)."]
     );
     let chosen = &advice(&devices)[0];
     assert_eq!((chosen.setting, chosen.value.as_str()), ("device", "metal"));

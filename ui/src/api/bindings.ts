@@ -422,7 +422,7 @@ export type BenchView = {
 	/**  What was odd about the machine's power: `on battery`. */
 	power: string | null,
 	devices: BenchDeviceView[],
-	/**  How devices compare: `Metal is 1.69x faster than the CPU at: LoRA step.` */
+	/**  How devices compare: `LoRA step: Metal is 1.69x faster than the CPU.` */
 	ratios: string[],
 	advice: Advice[],
 	/**  What may have made it slower than the machine is: whole sentences. */

@@ -39,7 +39,7 @@ pub(crate) struct BenchView {
     /// What was odd about the machine's power: `on battery`.
     power: Option<String>,
     devices: Vec<BenchDeviceView>,
-    /// How devices compare: `Metal is 1.69x faster than the CPU at: LoRA step.`
+    /// How devices compare: `LoRA step: Metal is 1.69x faster than the CPU.`
     ratios: Vec<String>,
     advice: Vec<Advice>,
     /// What may have made it slower than the machine is: whole sentences.
