@@ -139,10 +139,10 @@ describe("a benchmark that is running", () => {
   beforeAll(install);
 
   test("says why it has not begun while a run is in its way", async () => {
-    const progress = { done: 0, cases: 0, now: "Waiting for “Support tone”", secondsLeft: null, devices: [] };
+    const progress = { done: 0, cases: 0, now: "Waiting for “Support tone”", isWaiting: true, secondsLeft: null, devices: [] };
     const { rerender } = render(BenchProgress, { progress, isStopping: false });
     expect(screen.getByText(/starts by itself/)).toBeTruthy();
-    await rerender({ progress: { ...progress, now: "Starting…" } });
+    await rerender({ progress: { ...progress, now: "Starting…", isWaiting: false } });
     expect(screen.queryByText(/starts by itself/)).toBeNull();
   });
 

@@ -59,7 +59,7 @@ pub(super) fn run_benchmark(
     app.stop_bench.store(false, Ordering::SeqCst);
     let stop = || app.stop_bench.load(Ordering::SeqCst);
     let mut teller = Teller::new(progress);
-    let mut waits = |run: &Run| teller.send(waits_for(run));
+    let mut waits = |run: &Run| teller.send(waits_for(run), true);
     let Some(_turn) = app.queue.turn(&mut waits, &stop) else {
         return Err(AppError::failed(
             "the benchmark was stopped; nothing was measured",
@@ -160,19 +160,18 @@ impl Teller {
 
     fn hear(&mut self, news: BenchNews<'_>) {
         match news {
-            BenchNews::Waits { run } => self.send(waits_for(&run)),
+            BenchNews::Waits { run } => self.send(waits_for(&run), true),
             BenchNews::WaitsFor { work, device } => {
-                self.send(format!(
-                    "Waiting for {} on {}",
-                    work.describe(),
-                    device.name
-                ));
+                let now = format!("Waiting for {} on {}", work.describe(), device.name);
+                self.send(now, true);
             }
-            BenchNews::Checks { device } => self.send(format!("Checking {} first", device.name)),
+            BenchNews::Checks { device } => {
+                self.send(format!("Checking {} first", device.name), false);
+            }
             BenchNews::Begun { cases } => self.cases = cases,
             BenchNews::Measures { device, case } => {
                 self.began.get_or_insert_with(Instant::now);
-                self.send(format!("{} on {}", words_of_case(case), device.name));
+                self.send(format!("{} on {}", words_of_case(case), device.name), false);
             }
             BenchNews::Measured { device, row } => {
                 self.done += 1;
@@ -197,7 +196,7 @@ impl Teller {
         }
     }
 
-    fn send(&self, now: String) {
+    fn send(&self, now: String, is_waiting: bool) {
         let each = self
             .began
             .map(|began| began.elapsed().as_secs_f64() / self.done.max(1) as f64);
@@ -206,6 +205,7 @@ impl Teller {
             done: self.done,
             cases: self.cases,
             now,
+            is_waiting,
             seconds_left: each.filter(|_| self.done > 0).map(|each| each * left),
             devices: self.devices.iter().map(Into::into).collect(),
         });

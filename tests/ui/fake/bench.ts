@@ -32,8 +32,8 @@ export const benchAnswers = {
     const rows = devices.flatMap((on) => on.rows.map((row) => ({ ...row, on: on.name })));
     // The first case of each device comes once more at the end.
     const cases = rows.length + devices.length;
-    const tell = (news: Partial<BenchProgressView> & { now: string }) => progress.onmessage({ done: 0, cases, secondsLeft: null, devices: [], ...news });
-    if (bench === "waits") tell({ now: "Waiting for “Support tone”", cases: 0 });
+    const tell = (news: Partial<BenchProgressView> & { now: string }) => progress.onmessage({ done: 0, cases, isWaiting: false, secondsLeft: null, devices: [], ...news });
+    if (bench === "waits") tell({ now: "Waiting for “Support tone”", isWaiting: true, cases: 0 });
     while (bench === "waits" && !isStopped) await wait(50);
     let done = 0;
     for (const { title, rows: count, dtype, on } of rows) {

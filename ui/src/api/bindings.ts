@@ -382,6 +382,8 @@ export type BenchProgressView = {
 	cases: number,
 	/**  What happens now: `LoRA step, 4 rows, f32 on Apple M3 Max`, or what it waits for. */
 	now: string,
+	/**  Whether it waits, for a run or for other work on a device. */
+	isWaiting: boolean,
 	/**  Nothing before the first case is done. */
 	secondsLeft: number | null,
 	/**  What was measured so far, by device. */

@@ -15,6 +15,8 @@ pub(crate) struct BenchProgressView {
     pub(crate) cases: usize,
     /// What happens now: `LoRA step, 4 rows, f32 on Apple M3 Max`, or what it waits for.
     pub(crate) now: String,
+    /// Whether it waits, for a run or for other work on a device.
+    pub(crate) is_waiting: bool,
     /// Nothing before the first case is done.
     pub(crate) seconds_left: Option<f64>,
     /// What was measured so far, by device.

@@ -25,7 +25,7 @@ export async function measure(devices: string[]): Promise<string | undefined> {
   if (measuring.progress) return undefined;
   measuring.error = undefined;
   measuring.isStopping = false;
-  measuring.progress = { done: 0, cases: 0, now: "Starting…", secondsLeft: null, devices: [] };
+  measuring.progress = { done: 0, cases: 0, now: "Starting…", isWaiting: false, secondsLeft: null, devices: [] };
   try {
     const { id } = await api.runBenchmark(devices, measuring.size === "auto" ? null : measuring.size, (news) => {
       measuring.progress &&= news;
