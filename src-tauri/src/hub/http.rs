@@ -120,6 +120,8 @@ impl Http {
             return Err(AppError::invalid("HF_ENDPOINT holds a name or a password")
                 .with_hint("an address is shown and sent around; give a token as HF_TOKEN"));
         }
+        // Another one may be set already, which does as well.
+        let _ = rustls::crypto::ring::default_provider().install_default();
         let client = Client::builder()
             .user_agent(concat!("anneal/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(CONNECT)
