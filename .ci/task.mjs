@@ -6,7 +6,7 @@
 
 import { spawn } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
-import { constants } from "node:os";
+import { availableParallelism, constants } from "node:os";
 import { join } from "node:path";
 
 import { Missing, needBrowser, needPictures, needRustComponent, needVulkan, needWindowDriver, root, runs, setUp } from "./setup.mjs";
@@ -61,8 +61,10 @@ const tasks = {
   // The examples in the documentation come first, so that the last line is the count of the tests.
   test: (more) => {
     const examples = command("cargo", "test", "--workspace", "--no-fail-fast", "--doc", ...here);
+    // Many tests wait for another process: one more at once than there are cores keeps these busy.
+    const threads = ["--test-threads", String(availableParallelism() + 1)];
     const tests = runs("cargo", ["nextest", "--version"])
-      ? command("cargo", "nextest", "run", "--workspace", "--no-fail-fast", ...here, ...more)
+      ? command("cargo", "nextest", "run", "--workspace", "--no-fail-fast", ...threads, ...here, ...more)
       : command("cargo", "test", "--workspace", "--no-fail-fast", "--lib", "--bins", "--tests", ...here, ...more);
     if (!needPictures()) {
       console.error("SKIPPED: whether pictures are learned well enough. Install Fashion-MNIST, Debian's package dataset-fashion-mnist.");
