@@ -23,13 +23,13 @@ use crate::{
     wire::error::{AppError, Result},
 };
 
-/// Measure how fast this machine learns and writes, and say what to choose.
+/// Measure how fast this machine trains and generates, and recommend settings.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// Devices to measure, such as metal,cpu. Without it, all that can be used.
+    /// Devices to measure, such as metal,cpu. Without it, every usable one.
     #[arg(long, value_name = "DEVICES", value_delimiter = ',')]
     device: Vec<RequestedDevice>,
-    /// How large the models are: small, medium or large. Without it, small on a processor and medium on a GPU.
+    /// Size of the models: small, medium or large. Without it, small on a CPU and medium on a GPU.
     #[arg(long, value_name = "SIZE")]
     size: Option<Size>,
     /// How long each case is measured.
@@ -38,19 +38,19 @@ pub(super) struct Arguments {
     /// Workloads to measure, such as lora_step,generation. Without it, all.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     only: Vec<String>,
-    /// Also write what was measured or imported into this file: .json, .csv or .md.
+    /// Also write the result to this file: .json, .csv or .md.
     #[arg(long, value_name = "FILE")]
     export: Option<PathBuf>,
-    /// Measure nothing, and compare two benchmarks that were exported as .json or .csv.
+    /// Compare two benchmarks exported as .json or .csv. Measures nothing.
     #[arg(long, value_names = ["EARLIER", "LATER"], num_args = 2, conflicts_with_all = ["import", "list", "published"])]
     compare: Vec<PathBuf>,
-    /// Measure nothing, and keep a benchmark that was exported elsewhere.
+    /// Keep a benchmark exported elsewhere. Measures nothing.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["list", "published"])]
     import: Option<PathBuf>,
-    /// Measure nothing, and show the benchmarks that are kept.
+    /// List the benchmarks that were kept. Measures nothing.
     #[arg(long, conflicts_with = "published")]
     list: bool,
-    /// Measure nothing, and show what others have published of the speed of their tools.
+    /// Show speeds that other tools have published. Measures nothing.
     #[arg(long)]
     published: bool,
 }

@@ -59,26 +59,26 @@ pub(super) struct Arguments {
     /// A run, the folder of a model, or the name of one, here or on the Hugging Face Hub.
     #[arg(value_name = "MODEL_OR_RUN")]
     model: String,
-    /// Set the scene.
+    /// The system prompt: who the model is and how it should answer.
     #[arg(long, value_name = "WORDS")]
     system: Option<String>,
-    /// Change how answers are written, such as temperature=0.2. Can be given several times.
+    /// Change how answers are sampled, such as temperature=0.2. May be repeated.
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
-    /// Score each token with the probes of these runs or folders, and say how the scores of each answer went.
+    /// Score each token with the probes of these runs or folders, and summarize the scores of each answer.
     #[arg(long, value_name = "FOLDER", value_delimiter = ',')]
     probes: Vec<PathBuf>,
     /// Lead the model along the direction of a probe: by so many times the usual length of its states, below 0 away from the label;
-    /// or `remove`. PROBES is a run or a folder. The answer of the model as it is follows each. Can be given several times.
+    /// or `remove`. PROBES is a run or a folder. The answer of the model as it is follows each. May be repeated.
     #[arg(long, value_name = "PROBES[:LABEL]=STRENGTH", value_parser = steer::asked)]
     steer: Vec<steer::Asked>,
     /// auto, cpu, metal, cuda, or cuda:1 for the second one.
     #[arg(long, value_name = "DEVICE")]
     device: Option<RequestedDevice>,
-    /// Fetch a model of the Hugging Face Hub that is not here, without asking.
+    /// Download the model from the Hugging Face Hub if it isn’t on this machine, without asking.
     #[arg(long, short)]
     yes: bool,
-    /// Open a model that does not fit into memory all the same, and use probes of another model.
+    /// Open a model even if it may not fit in memory, and use probes of another model.
     #[arg(long)]
     force: bool,
 }

@@ -19,7 +19,7 @@ use crate::{
     wire::error::{AppError, Result},
 };
 
-/// Compare every operation on this device with the CPU, and try all else that a run needs.
+/// Compare every operation on this device with the CPU, and test everything else a run needs.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// auto, cpu, metal, cuda, or cuda:1 for the second one.
@@ -28,7 +28,7 @@ pub(super) struct Arguments {
     /// Fail unless everything is exact.
     #[arg(long)]
     strict: bool,
-    /// Write a report to paste where help is asked for. It has no names and no paths.
+    /// Write a report to paste into a request for help. It has no names and no paths.
     #[arg(long)]
     report: bool,
     /// Have an operation fail, such as rms_norm=wrong, to see what becomes of it.

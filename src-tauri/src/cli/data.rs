@@ -31,7 +31,7 @@ const PROBLEMS_SHOWN: usize = 20;
 /// The longest bar of the histogram, in letters.
 const BAR_WIDTH: usize = 40;
 
-/// Look at data before learning from it.
+/// Look at data before training on it.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     #[command(subcommand)]
@@ -42,7 +42,7 @@ pub(super) struct Arguments {
 enum Command {
     /// Show how files are read, what is wrong with them, how long their rows are, and one example.
     Inspect(Inspect),
-    /// Make puzzles to learn from.
+    /// Make puzzles to train on.
     #[command(subcommand)]
     Build(puzzles::Build),
 }
@@ -56,7 +56,7 @@ struct Inspect {
     /// messages, sharegpt, prompt_completion, alpaca or text. Without it, it is found from the columns.
     #[arg(long, value_parser = word::<Format>)]
     format: Option<Format>,
-    /// Which column is what, such as prompt=question. Can be given several times.
+    /// Which column is what, such as prompt=question. May be repeated.
     #[arg(long, value_name = "PART=COLUMN", value_parser = pair)]
     column: Vec<(String, String)>,
     /// How bytes become letters, such as latin-1. Without it, the text must be UTF-8.

@@ -24,7 +24,7 @@ pub(super) struct Arguments {
     /// Ask for a device: auto, cpu, metal, cuda, or cuda:1 for the second one.
     #[arg(long, value_name = "DEVICE")]
     device: Option<RequestedDevice>,
-    /// Fail instead of taking the next best device.
+    /// Fail instead of falling back to another device.
     #[arg(long)]
     strict: bool,
     /// Use this device from now on, unless a run says otherwise.

@@ -14,7 +14,7 @@ use crate::{
     wire::error::Result,
 };
 
-/// Write what was trained for other programs.
+/// Export what was trained, for other programs.
 ///
 /// Without a format it says which there are for it, with their sizes. What was written is opened again and compared with what was
 /// trained. Where it computes something else, or you stop it with Ctrl-C, nothing is left of it.
@@ -29,10 +29,10 @@ pub(super) struct Arguments {
     /// The file or folder, where nothing is yet. Without it, it is called after the run or model and lies here.
     #[arg(long, value_name = "PATH", requires = "to")]
     out: Option<PathBuf>,
-    /// Write it also where another program computes something else from it than what was trained.
+    /// Export even if another program would compute something else from it than the trained model does.
     #[arg(long, requires = "to")]
     force: bool,
-    /// Write a language model without comparing it, where the memory for that is not free.
+    /// Export a language model without comparing it, where there isn’t enough memory for that.
     #[arg(long, requires = "to")]
     no_compare: bool,
 }

@@ -35,14 +35,14 @@ const SHORT_COMMIT: usize = 8;
 /// Fewer letters of a commit mean none.
 const MIN_COMMIT: usize = 7;
 
-/// Find, fetch and delete models and data of the Hugging Face Hub.
+/// Find, download and delete models and data from the Hugging Face Hub.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   anneal hub search smollm2                         models to chat with, the most used first
-  anneal hub show HuggingFaceTB/SmolLM2-135M        what it is, and what fetching it takes
-  anneal hub get HuggingFaceTB/SmolLM2-135M         fetch it, or continue where it was left
-  anneal hub get openai/gsm8k --data --split train  rows to learn from
+  anneal hub show HuggingFaceTB/SmolLM2-135M        what it is, and how large the download is
+  anneal hub get HuggingFaceTB/SmolLM2-135M         download it, or continue a download
+  anneal hub get openai/gsm8k --data --split train  rows to train on
 
 HF_HOME, HF_HUB_CACHE, HF_ENDPOINT, HF_TOKEN and HF_HUB_OFFLINE mean what they mean to other programs of the Hub.")]
 pub(super) struct Arguments {
@@ -53,15 +53,15 @@ pub(super) struct Arguments {
 /// A repository is named by its maker, a slash and its name: HuggingFaceTB/SmolLM2-135M.
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Look for models, or for data.
+    /// Search for models or data.
     Search(SearchArguments),
-    /// Show a model or data set before anything is fetched: size, licence, whether Anneal can use it, files.
+    /// Show a model or data set before downloading: size, licence, whether Anneal can use it, files.
     Show(Named),
-    /// Fetch a model or data set. What was begun is continued.
+    /// Download a model or data set, or continue a download.
     Get {
         #[command(flatten)]
         named: Named,
-        /// Only this file, such as one GGUF. Can be given several times.
+        /// Only this file, such as one GGUF. May be repeated.
         #[arg(long, value_name = "FILE")]
         file: Vec<String>,
         /// Of data: only this configuration.
@@ -71,7 +71,7 @@ enum Command {
         #[arg(long, requires = "data", conflicts_with = "file")]
         split: Option<String>,
     },
-    /// List what is in the cache that all programs of the Hub share.
+    /// List what is in the cache that all Hugging Face programs share.
     List,
     /// Delete from that cache. Frees what no other revision uses.
     Rm {
@@ -81,7 +81,7 @@ enum Command {
         #[arg(long, short)]
         yes: bool,
     },
-    /// Keep a token, for models that are gated or private. It is asked for, or read from standard input.
+    /// Store a token, for gated or private models. It is prompted for, or read from standard input.
     Login,
     /// Forget the token.
     Logout,

@@ -71,10 +71,10 @@ struct GlobalArguments {
     /// Write JSON for machines: one value, or one event per line.
     #[arg(long, global = true)]
     json: bool,
-    /// Say only what was asked for: no progress, no notes.
+    /// Print only the result: no progress, no notes.
     #[arg(long, short, global = true)]
     quiet: bool,
-    /// Use no colours. NO_COLOR does the same.
+    /// Print no colours, as with NO_COLOR.
     #[arg(long, global = true)]
     no_color: bool,
 }

@@ -34,19 +34,19 @@ const WIDTH: usize = 48;
 /// How strongly a place speaks, where there are no colours.
 const SHADES: [&str; 5] = ["  ", "░░", "▒▒", "▓▓", "██"];
 
-/// Say what pictures show.
+/// Classify pictures.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// A run that learned pictures, or the folder of one of its checkpoints.
+    /// A run that was trained on pictures, or the folder of one of its checkpoints.
     #[arg(value_name = "RUN_OR_FOLDER")]
     model: String,
     /// Pictures, or folders of them.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Name so many of the most probable classes of each.
+    /// How many of the most probable classes to name for each picture.
     #[arg(long, value_name = "CLASSES", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=MAX_RANKED as i64))]
     top: u8,
-    /// Show which places of a picture speak for its class.
+    /// Show which parts of a picture speak for its class.
     #[arg(long)]
     map: bool,
     /// auto, cpu, metal, cuda, or cuda:1 for the second one.

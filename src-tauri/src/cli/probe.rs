@@ -41,7 +41,7 @@ const LABELS_SHOWN: usize = 12;
 /// How many tokens of the first text a plan shows, those at its end.
 const PIECES_SHOWN: usize = 24;
 
-/// Learn what a model’s inner states say about texts.
+/// Train probes: what a model’s hidden states say about texts.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     #[command(subcommand)]
@@ -77,7 +77,7 @@ struct CaptureArguments {
     /// A run, the folder of a model or of an adapter, or the name of a model, here or on the Hugging Face Hub.
     #[arg(long, value_name = "MODEL_OR_RUN")]
     model: String,
-    /// A file or folder with labelled text: JSON lines, JSON, CSV, Parquet, or lines of `LABEL text`. Can be given several times.
+    /// A file or folder with labelled text: JSON lines, JSON, CSV, Parquet, or lines of `LABEL text`. May be repeated.
     #[arg(long, value_name = "FILE", required = true)]
     data: Vec<PathBuf>,
     /// The folder for the states.
@@ -103,19 +103,19 @@ struct CaptureArguments {
     /// auto, cpu, metal, cuda, or cuda:1 for the second one.
     #[arg(long, value_name = "DEVICE")]
     device: Option<RequestedDevice>,
-    /// So many tokens in one pass. Without it, what suits the device.
+    /// How many tokens in one pass. Without it, what suits the device.
     #[arg(long, value_name = "TOKENS")]
     tokens_at_once: Option<usize>,
     /// Continue without the rows that can’t be used, and list them.
     #[arg(long)]
     skip_bad_rows: bool,
-    /// Only say what would be done.
+    /// Say what would be done. Does nothing.
     #[arg(long)]
     dry_run: bool,
-    /// Fetch a model of the Hugging Face Hub that is not here, without asking.
+    /// Download the model from the Hugging Face Hub if it isn’t on this machine, without asking.
     #[arg(long, short)]
     yes: bool,
-    /// Open a model that does not fit into memory all the same.
+    /// Open the model even if it may not fit in memory.
     #[arg(long)]
     force: bool,
 }

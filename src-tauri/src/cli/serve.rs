@@ -21,17 +21,17 @@ use crate::{
 /// How often is looked for Ctrl-C, and for requests to be told of.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Serve a model to other programs on this machine, with OpenAI’s interface.
+/// Serve a model to other programs on this machine, through OpenAI’s API.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// A run, the folder of a model, or the name of one, here or on the Hugging Face Hub.
     #[arg(value_name = "MODEL_OR_RUN")]
     model: String,
-    /// Listen at this port, or with 0 at any that is free. Without it, at 1414 or the next that is free.
+    /// Listen on this port; 0 means any free one. Without it, 1414 or the next free one.
     #[arg(long, value_name = "PORT")]
     port: Option<u16>,
-    /// Answer only who shows this key. Without it, any key is accepted. Other users of this machine may see arguments, but not
-    /// variables.
+    /// Accept only clients with this key. Without it, any key is accepted. Other users of this machine may see
+    /// arguments, but not environment variables.
     #[arg(
         long,
         value_name = "KEY",
@@ -42,10 +42,10 @@ pub(super) struct Arguments {
     /// auto, cpu, metal, cuda, or cuda:1 for the second one.
     #[arg(long, value_name = "DEVICE")]
     device: Option<RequestedDevice>,
-    /// Fetch a model of the Hugging Face Hub that is not here, without asking.
+    /// Download the model from the Hugging Face Hub if it isn’t on this machine, without asking.
     #[arg(long, short)]
     yes: bool,
-    /// Open a model that does not fit into memory all the same.
+    /// Open the model even if it may not fit in memory.
     #[arg(long)]
     force: bool,
 }

@@ -37,12 +37,12 @@ const BAR_WIDTH: f32 = 10.0;
 /// Have a trained model solve a puzzle, and show how it got there.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// A run that learned puzzles, or the folder of one of its checkpoints.
+    /// A run that was trained on puzzles, or the folder of one of its checkpoints.
     #[arg(value_name = "RUN_OR_FOLDER")]
     model: String,
     #[command(flatten)]
     puzzle: Puzzle,
-    /// Steps of thinking. Without it, as many as the model was trained with.
+    /// Steps of recursion. Without it, as many as the model was trained with.
     #[arg(
         long,
         value_name = "STEPS",
@@ -50,8 +50,8 @@ pub(super) struct Arguments {
         hide_default_value = true
     )]
     steps: usize,
-    /// Think about so many looks of the puzzle, such as turned or with other digits, and take what they agree on. Without it, one, and
-    /// eight of a task of ARC.
+    /// Solve this many variants of the puzzle, such as turned or with other digits, and take what they agree on.
+    /// Without it, one; eight for a task of ARC.
     #[arg(
         long,
         value_name = "LOOKS",
@@ -74,7 +74,7 @@ struct Puzzle {
     /// A file with its cells, a maze in a line for each row; or with a task of ARC.
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// So many-th puzzle of those that the run never learned from, from 1.
+    /// The held-out puzzle with this number, from 1: the run never trained on it.
     #[arg(long, value_name = "NUMBER")]
     held_out: Option<usize>,
 }

@@ -19,19 +19,19 @@ use crate::{host::Host, store::runs, wire::error::Result};
 /// How many of the examination’s answers are shown.
 const SAMPLES: usize = 3;
 
-/// Make a small model from scratch in minutes, with no network and no file.
+/// Train a small model from scratch in minutes, without a download or data of your own.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// Where all randomness starts. Another seed makes other data and another model.
+    /// The random seed: another one makes other data and another model.
     #[arg(long, default_value_t = 42)]
     seed: u64,
     /// auto, cpu, metal, cuda, or cuda:1 for the second one.
     #[arg(long, value_name = "DEVICE")]
     device: Option<RequestedDevice>,
-    /// End after the examination.
+    /// Don’t chat with the model when it is done.
     #[arg(long)]
     no_chat: bool,
-    /// Start also where memory is short.
+    /// Start even if memory is short.
     #[arg(long)]
     force: bool,
 }

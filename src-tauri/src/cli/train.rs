@@ -38,14 +38,14 @@ use crate::{
 
 pub(super) use self::cost::refuse_what_does_not_fit;
 
-/// Teach a model, or make a new one.
+/// Train a model: fine-tune one, or train one from scratch.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  anneal train --data notes.txt                          a new small model, learned from a text
-  anneal train --model SmolLM2-135M --data chat.jsonl    an adapter for an existing model
+  anneal train --data notes.txt                          train a small model from scratch on a text
+  anneal train --model SmolLM2-135M --data chat.jsonl    fine-tune a model with an adapter
   anneal train run.yaml --set lora.rank=16 --plan        show what would be done, and why
-  anneal train arch=trm data_paths=[data/sudoku] ema=True    as Tiny Recursive Models are started elsewhere")]
+  anneal train arch=trm data_paths=[data/sudoku] ema=True    overrides in the syntax of the original TRM code")]
 pub(super) struct Arguments {
     /// A run file in YAML; the plan of any run can be one. Or overrides as Tiny Recursive Models have them, such as arch=trm lr=1e-4.
     #[arg(value_name = "RUN_FILE")]
@@ -58,13 +58,13 @@ pub(super) struct Arguments {
     /// The model to start from: a folder, or the name of one, here or on the Hugging Face Hub.
     #[arg(long, value_name = "MODEL")]
     model: Option<PathBuf>,
-    /// A file to learn from. Can be given several times.
+    /// A file to learn from. May be repeated.
     #[arg(long, value_name = "FILE")]
     data: Vec<PathBuf>,
-    /// Which column of the data is what, such as prompt=question. Can be given several times.
+    /// Which column of the data is what, such as prompt=question. May be repeated.
     #[arg(long, value_name = "PART=COLUMN", value_parser = data::pair)]
     column: Vec<(String, String)>,
-    /// How the bytes of the data become letters, such as latin-1. Without it, the text must be UTF-8.
+    /// The encoding of the data’s text, such as latin-1. Without it, UTF-8.
     #[arg(long)]
     encoding: Option<String>,
     /// lora, full or scratch.
@@ -73,28 +73,29 @@ pub(super) struct Arguments {
     /// What the run is called.
     #[arg(long)]
     name: Option<String>,
-    /// How many times the weights are updated.
+    /// How many training steps, each an update of the weights.
     #[arg(long)]
     steps: Option<usize>,
     /// auto, cpu, metal, cuda, or cuda:1 for the second one.
     #[arg(long, value_name = "DEVICE")]
     device: Option<RequestedDevice>,
-    /// How many NVIDIA GPUs of this machine train the run together. Under torchrun, srun or mpirun these say it.
+    /// How many NVIDIA GPUs of this machine train the run together. Under torchrun, srun or mpirun, leave it out:
+    /// they decide.
     #[arg(long, value_name = "COUNT")]
     gpus: Option<usize>,
-    /// Refuse what the device can’t do safely, instead of taking the next best.
+    /// Fail where the device can’t do what is asked, instead of falling back to something else.
     #[arg(long)]
     strict: bool,
-    /// Change any field of the run file, such as lora.rank=16. Can be given several times.
+    /// Change any field of the run file, such as lora.rank=16. May be repeated.
     #[arg(long, value_name = "FIELD=VALUE")]
     set: Vec<String>,
-    /// Fetch a model of the Hugging Face Hub that is not here, without asking.
+    /// Download the model from the Hugging Face Hub if it isn’t on this machine, without asking.
     #[arg(long, short)]
     yes: bool,
-    /// List every field of a run file with what it does, and start nothing.
+    /// List every field of a run file and what it does. Starts nothing.
     #[arg(long)]
     fields: bool,
-    /// Show the plan with the reason for each value, and start nothing.
+    /// Show the plan, with the reason for each value. Starts nothing.
     #[arg(long)]
     plan: bool,
     /// With --plan: take a few real steps, and say what the run will take.
@@ -105,8 +106,8 @@ pub(super) struct Arguments {
         "words", "config_name", "model", "data", "column", "encoding", "method", "name", "steps", "device", "strict", "set", "plan",
     ])]
     resume: Option<String>,
-    /// Start a run that does not fit into memory all the same. With --resume: continue although data or model are not what they
-    /// were when the run began.
+    /// Start even if the run may not fit in memory. With --resume: continue even if the data or the model changed
+    /// since the run began.
     #[arg(long)]
     force: bool,
 }

@@ -46,7 +46,7 @@ const COLUMNS: [&str; 7] = [
     "active",
 ];
 
-/// Say what probes find in texts, in a file, or in captured states.
+/// Apply probes to texts, a file, or captured states.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Arguments {
     /// A run of probes, or a folder of them.
@@ -89,7 +89,7 @@ pub(in crate::cli) struct Arguments {
     /// auto, cpu, metal, cuda, or cuda:1 for the second one.
     #[arg(long, value_name = "DEVICE")]
     device: Option<RequestedDevice>,
-    /// Fetch a model of the Hugging Face Hub that is not here, without asking.
+    /// Download the model from the Hugging Face Hub if it isn’t on this machine, without asking.
     #[arg(long, short)]
     yes: bool,
     /// Apply them to another model, prompt or position, and open a model that does not fit into memory.
@@ -100,10 +100,10 @@ pub(in crate::cli) struct Arguments {
 #[derive(Debug, clap::Args)]
 #[group(required = true, multiple = false)]
 struct Source {
-    /// A text. Can be given several times.
+    /// A text. May be repeated.
     #[arg(long, value_name = "TEXT")]
     text: Vec<String>,
-    /// A file or folder with texts, as `anneal probe capture` reads them. Can be given several times.
+    /// A file or folder with texts, as `anneal probe capture` reads them. May be repeated.
     #[arg(long, value_name = "FILE")]
     data: Vec<PathBuf>,
     /// A folder of states, captured with the same model, suffix and position.

@@ -30,7 +30,7 @@ use crate::{
     wire::error::Result,
 };
 
-/// Learn probes of labelled text or of captured states, and say what they know beyond the words.
+/// Train probes on labelled text or captured states, and say what they know beyond the words alone.
 ///
 /// It is a run like others: Ctrl-C saves, and `anneal train --resume` continues.
 #[derive(Debug, clap::Args)]
@@ -69,10 +69,10 @@ pub(in crate::cli) struct Arguments {
     /// Values of C to choose from on validation rows: a larger one penalises weights less.
     #[arg(long, value_name = "VALUES", value_delimiter = ',')]
     c: Vec<f64>,
-    /// Have rows with a label count as much in all as rows without it.
+    /// Give rows with a label the same total weight as rows without it.
     #[arg(long)]
     balanced: bool,
-    /// Divide the rows, shuffle and draw by another seed.
+    /// The random seed for splitting the rows, shuffling and sampling.
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
     /// auto, cpu, metal, cuda, or cuda:1 for the second one.
@@ -81,15 +81,15 @@ pub(in crate::cli) struct Arguments {
     /// Copy the probes into this folder when they are done. They are in the run in any case.
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
-    /// Show the plan with the reason for each value, and start nothing.
+    /// Show the plan, with the reason for each value. Starts nothing.
     #[arg(long)]
     plan: bool,
-    /// Fetch a model of the Hugging Face Hub that is not here, without asking.
+    /// Download the model from the Hugging Face Hub if it isn’t on this machine, without asking.
     #[arg(long, short)]
     yes: bool,
 }
 
-/// Show what probes know, label by label, beside what the words know.
+/// Show what probes know, label by label, beside what the words alone tell.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct ShowArguments {
     /// A run of probes, or a folder of them.
@@ -196,7 +196,7 @@ pub(super) fn show(report: &Report, terminal: &Terminal) {
     terminal.line(style(&report.headline).bold());
     let [train, validation, test] = report.rows.map(count);
     terminal.line(format_args!(
-        "{train} rows to learn from, {validation} to choose on, {test} to report on, in {} groups.",
+        "{train} rows to train on, {validation} to choose on, {test} to report on, in {} groups.",
         count(report.groups)
     ));
     if let Some(classes) = &report.classes {
