@@ -160,6 +160,19 @@ fn corrupted_bytes_never_reach_the_cache() {
 }
 
 #[test]
+fn a_file_that_was_cut_off_in_the_cache_is_fetched_again() {
+    let trial = Trial::new(300_000);
+    trial.check_gets();
+    let blob = fs::canonicalize(trial.weights()).unwrap();
+    let file = fs::File::options().write(true).open(&blob).unwrap();
+    file.set_len(120_000).unwrap();
+    let shown = ask(&trial.app, &trial.server, "hub show Maker/Tiny");
+    shown.check(0, &[]);
+    trial.check_gets();
+    trial.get().check(0, &["everything is here"]);
+}
+
+#[test]
 fn a_server_that_speaks_of_another_file_is_not_believed() {
     // Each of these is tried as often as any trouble, which takes a minute; one of them is enough for that.
     check_passes(CDN, 1, Fault::WrongLength(-1000));

@@ -325,7 +325,7 @@ async fn fetch_all(
         }
         fetched?;
     }
-    let is_here = |file: &RemoteFile| folder.has(&wanted.commit, &file.path);
+    let is_here = |file: &RemoteFile| file.is_here(folder, &wanted.commit);
     match wanted.files.iter().find(|file| !is_here(file)) {
         None => Ok(Fetched::Whole),
         Some(file) => Err(AppError::failed(format!(
@@ -338,7 +338,7 @@ async fn fetch_all(
 /// Fetches a file unless it is here, and gives it its name.
 async fn fetch_one(place: &Transfer<'_>, file: &RemoteFile, watch: Watch<'_>) -> Result<()> {
     let (folder, commit) = (place.folder, &place.wanted.commit);
-    if !folder.has(commit, &file.path) {
+    if !file.is_here(folder, commit) {
         if fetch(place, file, &watch).await? == Fetched::Stopped {
             // Ends the files beside it. Nobody is shown this.
             return Err(AppError::failed("the download was stopped"));

@@ -117,11 +117,10 @@ pub(super) async fn fetch(
 ) -> Result<Fetched> {
     let blob = place.folder.blob(&file.digest);
     let incomplete = place.folder.incomplete(&file.digest);
-    let Some(lock) = lock(place, file, &blob, watch).await? else {
-        return Ok(if blob.exists() {
-            Fetched::Whole
-        } else {
-            Fetched::Stopped
+    let Some(lock) = lock(place, file, watch).await? else {
+        return Ok(match place.folder.has_blob(&file.digest, file.bytes) {
+            true => Fetched::Whole,
+            false => Fetched::Stopped,
         });
     };
     make_folder_of(&blob)?;
@@ -176,7 +175,6 @@ pub(super) async fn fetch(
 async fn lock(
     place: &Transfer<'_>,
     file: &RemoteFile,
-    blob: &Path,
     watch: &Watch<'_>,
 ) -> Result<Option<Arc<File>>> {
     let path = place.folder.lock(&file.digest);
@@ -190,12 +188,9 @@ async fn lock(
                 return Err(AppError::file("lock the file", &path)(error));
             }
         };
-        let here = place.folder.bytes_here(&file.digest);
-        watch
-            .progress
-            .bytes
-            .store(here.min(file.bytes), Ordering::SeqCst);
-        if blob.exists() || watch.is_stopped() {
+        let here = place.folder.bytes_here(&file.digest, file.bytes);
+        watch.progress.bytes.store(here, Ordering::SeqCst);
+        if place.folder.has_blob(&file.digest, file.bytes) || watch.is_stopped() {
             return Ok(None);
         }
         if taken {

@@ -17,11 +17,16 @@ pub(crate) struct RemoteFile {
 }
 
 impl RemoteFile {
+    /// Whether a cache has all of it, for one commit.
+    pub(crate) fn is_here(&self, folder: &RepositoryFolder, commit: &str) -> bool {
+        folder.has(commit, &self.path, self.bytes)
+    }
+
     /// What of it is in a cache, for one commit: all of it, or what was fetched so far.
     pub(crate) fn bytes_here(&self, folder: &RepositoryFolder, commit: &str) -> u64 {
-        match folder.has(commit, &self.path) {
+        match self.is_here(folder, commit) {
             true => self.bytes,
-            false => folder.bytes_here(&self.digest).min(self.bytes),
+            false => folder.bytes_here(&self.digest, self.bytes),
         }
     }
 }

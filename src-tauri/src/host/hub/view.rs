@@ -327,7 +327,7 @@ impl RepositoryView {
     /// A repository, what can be done with it here, and what of it is in a cache.
     pub(crate) fn new(repository: Repository, uses: Uses, cache: &HubCache) -> Self {
         let folder = cache.repository(repository.kind, &repository.id);
-        let is_here = |file: &RemoteFile| folder.has(&repository.commit, &file.path);
+        let is_here = |file: &RemoteFile| file.is_here(&folder, &repository.commit);
         let bytes_here = |file: &RemoteFile| file.bytes_here(&folder, &repository.commit);
         let needed = repository.needed();
         let needed_paths: HashSet<&str> = needed.iter().map(|file| file.path.as_str()).collect();

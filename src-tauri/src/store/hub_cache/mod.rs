@@ -149,17 +149,22 @@ impl RepositoryFolder {
         self.locks.join(format!("{}.lock", digest.hex()))
     }
 
-    /// What of a file is here: all of it, or what was fetched so far.
-    pub(crate) fn bytes_here(&self, digest: &Digest) -> u64 {
-        let size = |path: PathBuf| fs::metadata(path).map(|file| file.len());
-        size(self.blob(digest))
-            .or_else(|_| size(self.incomplete(digest)))
-            .unwrap_or(0)
+    /// Whether the content of a file is here. One of another size was cut off, and is to be fetched again.
+    pub(crate) fn has_blob(&self, digest: &Digest, bytes: u64) -> bool {
+        is_file_of(&self.blob(digest), bytes)
     }
 
-    /// Whether a revision has a file, whoever fetched it.
-    pub(crate) fn has(&self, commit: &str, name: &str) -> bool {
-        relative_path(name).is_some_and(|path| self.snapshot(commit).join(path).is_file())
+    /// What of a file is here: all of it, or what was fetched so far.
+    pub(crate) fn bytes_here(&self, digest: &Digest, bytes: u64) -> u64 {
+        match self.has_blob(digest, bytes) {
+            true => bytes,
+            false => size(&self.incomplete(digest)).min(bytes),
+        }
+    }
+
+    /// Whether a revision has a file, whoever fetched it. One of another size was cut off, and is to be fetched again.
+    pub(crate) fn has(&self, commit: &str, name: &str, bytes: u64) -> bool {
+        relative_path(name).is_some_and(|path| is_file_of(&self.snapshot(commit).join(path), bytes))
     }
 
     /// Gives a blob its name in a revision.
@@ -414,6 +419,10 @@ fn size(path: &Path) -> u64 {
     let file = fs::symlink_metadata(path).ok();
     file.filter(fs::Metadata::is_file)
         .map_or(0, |file| file.len())
+}
+
+fn is_file_of(path: &Path, bytes: u64) -> bool {
+    fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() == bytes)
 }
 
 /// Links need a right that few users of Windows have, and some disks know none.

@@ -54,8 +54,9 @@ fn a_repository_is_listed_with_its_revisions_and_what_each_would_free() {
         "2 main: 2 files, 3010 bytes, 3000 freed",
     ];
     assert_eq!(said, expected);
-    assert!(tiny.has(NEW, "weights/model.safetensors"));
-    assert!(!tiny.has(NEW, "../../refs/main"));
+    assert!(tiny.has(NEW, "weights/model.safetensors", 3000));
+    assert!(!tiny.has(NEW, "weights/model.safetensors", 3001));
+    assert!(!tiny.has(NEW, "../../refs/main", 40));
     assert_eq!(tiny.commit_of("main").as_deref(), Some(NEW));
 }
 
@@ -63,7 +64,7 @@ fn a_repository_is_listed_with_its_revisions_and_what_each_would_free() {
 fn deleting_a_revision_frees_what_nobody_else_uses() {
     let (_folder, cache, tiny) = cache();
     assert_eq!(tiny.delete(OLD).unwrap(), 200);
-    assert!(tiny.has(NEW, "config.json"));
+    assert!(tiny.has(NEW, "config.json", 10));
     assert!(!tiny.blob(&digest('b')).exists());
     assert_eq!(tiny.commit_of("refs/pr/1"), None);
     assert_eq!(tiny.commit_of("main").as_deref(), Some(NEW));
