@@ -1,8 +1,8 @@
 // What every page can see of the app: what is running, what the user prefers, and what is held over the window.
 
 import { api, Refused, type DownloadView, type News, type SettingsView, type StatusView } from "./api";
-import type { Command } from "./lib/shortcut";
-import { go, goBack, goForward, stay, type Route } from "./routes.svelte";
+import { COMMANDS, type Command } from "./lib/shortcut";
+import { go, goBack, goForward, stay, trail, type Route } from "./routes.svelte";
 
 /** How often the app is asked what is running, in milliseconds. */
 const LOOK = 1000;
@@ -121,7 +121,7 @@ function hear(news: News) {
 const PLAIN = ["home", "models", "data", "activity", "train", "runs", "chat", "serve", "solve", "predict", "probes", "device", "bench"] as const;
 
 /** What the commands do that are more than a page. */
-const COMMANDS: Record<string, () => unknown> = {
+const ACTS: Record<string, () => unknown> = {
   back: goBack,
   forward: goForward,
   search: () => (app.searches = true),
@@ -148,7 +148,7 @@ export async function choose(id: string) {
   const page = PLAIN.find((name) => name === id);
   if (page) return go({ page } as Route);
   try {
-    await COMMANDS[id]?.();
+    await ACTS[id]?.();
   } catch (problem) {
     app.failed = problem;
   }
@@ -156,8 +156,14 @@ export async function choose(id: string) {
 
 /** Whether a command means anything now. */
 export function isPossible({ needs }: Command): boolean {
-  const { going } = app.status ?? {};
-  return needs === undefined || (going !== undefined && going !== null && (needs === "run" || going.status === needs));
+  const status = app.status?.going?.status;
+  if (needs === "back" || needs === "forward") return trail[needs].length > 0;
+  return needs === undefined || (status !== undefined && (needs === "run" || status === needs));
+}
+
+/** The ids of the commands that mean nothing now, with a space between them. */
+export function impossible(): string {
+  return COMMANDS.filter((command) => !isPossible(command)).map(({ id }) => id).join(" ");
 }
 
 async function withRun(act: (id: string) => Promise<unknown>) {

@@ -116,6 +116,27 @@ pub(super) fn open_link(url: String) -> Result<()> {
     opened.map_err(|error| AppError::failed(format!("could not open `{url}`: {error}")))
 }
 
+/// Has the menu bar show these of its commands as ones that can't be chosen now, and all others as ones that can.
+#[tauri::command(async)]
+#[specta::specta]
+pub(super) fn disable_commands<R: Runtime>(handle: AppHandle<R>, ids: Vec<String>) -> Result<()> {
+    let menus = handle
+        .menu()
+        .map_or_else(|| Ok(Vec::new()), |bar| bar.items());
+    let disabled = menus.and_then(|menus| {
+        for menu in menus.iter().filter_map(|it| it.as_submenu()) {
+            for item in menu.items()? {
+                // What is the system's own has another type.
+                if let Some(command) = item.as_menuitem() {
+                    command.set_enabled(!ids.iter().any(|id| command.id() == id))?;
+                }
+            }
+        }
+        Ok(())
+    });
+    disabled.map_err(|error| AppError::failed(format!("could not change the menu bar: {error}")))
+}
+
 /// The longest address that is opened. What a page could be made to send away by it has no room.
 const MAX_ADDRESS_BYTES: usize = 2000;
 

@@ -44,7 +44,7 @@ declare global {
 
 /** Commands of which nothing is seen but that they were asked. */
 const SILENT = [
-  "leave", "reveal", "openLink", "importModel", "forgetModel", "deleteModel", "stopCheck", "exportBenchmark", "savePicture", "exportConversation",
+  "leave", "disableCommands", "reveal", "openLink", "importModel", "forgetModel", "deleteModel", "stopCheck", "exportBenchmark", "savePicture", "exportConversation",
   "deleteCached", "hubLogin", "hubLogout", "writeRunFile", "orderRuns", "renameRun", "extendRun",
 ] as const;
 

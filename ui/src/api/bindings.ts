@@ -30,6 +30,8 @@ export const commands = {
 	reveal: (path: string) => typedError<null, AppError>(__TAURI_INVOKE("reveal", { path })),
 	/**  Opens a page of the web in the system's browser. */
 	openLink: (url: string) => typedError<null, AppError>(__TAURI_INVOKE("open_link", { url })),
+	/**  Has the menu bar show these of its commands as ones that can't be chosen now, and all others as ones that can. */
+	disableCommands: (ids: string[]) => typedError<null, AppError>(__TAURI_INVOKE("disable_commands", { ids })),
 	/**  All data that was added, the newest first. */
 	dataSets: () => typedError<DataSetView[], AppError>(__TAURI_INVOKE("data_sets")),
 	/**  Adds a file or folder. */

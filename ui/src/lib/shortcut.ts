@@ -10,8 +10,8 @@ export interface Command {
   key?: string;
   /** What else it may be looked for by. */
   words?: string;
-  /** What has to be so for it to mean anything: a run in progress that is running, paused, or either. */
-  needs?: "run" | "running" | "paused";
+  /** What has to be so for it to mean anything: a run in progress that is running, paused, or either; a page to go to. */
+  needs?: "run" | "running" | "paused" | "back" | "forward";
 }
 
 /** All commands, by their menu. */
