@@ -64,7 +64,7 @@ pub enum Error {
     },
 
     /// A file or folder that could not be read or written.
-    #[error("could not {action}: {source}: `{}`", path.display())]
+    #[error("could not {action}: {}: `{}`", system_says(source), path.display())]
     File {
         /// What was tried: `read the tokenizer`.
         action: &'static str,
@@ -285,11 +285,32 @@ impl Error {
                 "set a smaller `batch.rows`, a smaller `data.max_length`, or `gradient_checkpointing: true`"
                     .to_owned(),
             ),
+            Self::File { source, .. } => file_advice(source).map(str::to_owned),
             Self::Reading { proposal, .. } => Some(proposal.advice()),
             Self::Damaged { .. } => Some("download the model again".to_owned()),
             Self::NotFinite { .. } => Some("lower the learning rate, or compute in f32".to_owned()),
             _ => None,
         }
+    }
+}
+
+/// What the operating system says of a file, without the number it has for it.
+pub fn system_says(source: &std::io::Error) -> String {
+    let words = source.to_string();
+    let plain = words.split(" (os error ").next().unwrap_or(&words);
+    plain.trim_end_matches('.').to_owned()
+}
+
+/// What a person can try next when the operating system refuses a file, when we know.
+pub fn file_advice(source: &std::io::Error) -> Option<&'static str> {
+    match source.kind() {
+        ErrorKind::PermissionDenied if cfg!(target_os = "macos") => {
+            Some("give Anneal access to it in the system’s settings, under Privacy & Security")
+        }
+        ErrorKind::PermissionDenied => Some("see who may read and change it"),
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Some("make room on its disk"),
+        ErrorKind::ReadOnlyFilesystem => Some("its disk can only be read: choose another folder"),
+        _ => None,
     }
 }
 

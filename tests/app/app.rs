@@ -172,7 +172,7 @@ impl App {
         let text = text.replace(&self.folder().display().to_string(), "FOLDER");
         let text = text.replace(&format!("FOLDER{MAIN_SEPARATOR}"), "FOLDER/");
         // Each system has its own words, in the language of its user.
-        let missing = io::Error::from_raw_os_error(2).to_string();
+        let missing = models::error::system_says(&io::Error::from_raw_os_error(2));
         mask_run_ids(&text.replace(&missing, "NO SUCH FILE"))
     }
 }

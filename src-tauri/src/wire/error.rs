@@ -4,6 +4,7 @@ use std::path::Path;
 
 use models::{
     ReadAs,
+    error::{file_advice, system_says},
     train::{Problem, Problems, TrainEvent, fit::Fit},
 };
 use serde::{Deserialize, Serialize};
@@ -130,7 +131,11 @@ impl AppError {
     ) -> impl FnOnce(std::io::Error) -> Self {
         move |source| {
             let path = path.as_ref().display();
-            Self::failed(format!("could not {action}: {source}: `{path}`"))
+            let said = system_says(&source);
+            Self {
+                hint: file_advice(&source).map(str::to_owned),
+                ..Self::failed(format!("could not {action}: {said}: `{path}`"))
+            }
         }
     }
 }
