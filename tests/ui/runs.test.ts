@@ -325,7 +325,7 @@ describe("what is said of a run first", () => {
     expect(said({ ...finished, bestLoss: 2.31, bestStep: 0 })).toBe("Held-out loss 2.310, no better than before training | Lower is better.");
     expect(said({ ...finished, bestLoss: null })).toBe("Loss 1.700 | No held-out data.");
     const right = (value: number) => [{ name: "right_answers", label: "right answers", value, higherIsBetter: true, of: 10 }];
-    expect(said({ ...finished, metrics: right(0.9) })).toBe("9 of 10 held-out questions right | Held-out loss 2.310 → 1.720. Lower is better. The best was the last step.");
+    expect(said({ ...finished, metrics: right(0.9) })).toBe("9 of 10 held-out questions right | Held-out loss 2.310 → 1.720. Lower is better. The best was the last step. On other questions of this kind, expect 59.6–98.2 % right.");
     expect(said({ ...finished, metrics: right(0) })).toMatch(/^Held-out loss.*None of 10 held-out answers matched word for word\.$/);
   });
 

@@ -2,6 +2,7 @@
 
 import type { RunView } from "../../api";
 import { count, loss } from "../../lib/format";
+import { intervalText } from "../../lib/share";
 import type { Tile } from "../kind";
 import FineTuneSign from "./FineTuneSign.svelte";
 import ScratchSign from "./ScratchSign.svelte";
@@ -57,7 +58,8 @@ export function meaning(run: RunView): string {
   const asked = answers(run);
   const best = bestStep === null || bestStep === 0 ? "" : ` The best was ${bestStep === steps ? "the last step" : `at step ${count(bestStep)} of ${count(steps)}`}.`;
   const none = asked?.right === 0 ? ` None of ${asked.of} held-out answers matched word for word.` : "";
-  return bestLoss === null ? "" : `Lower is better.${best}${none}`;
+  const expected = asked?.right ? ` On other questions of this kind, expect ${intervalText(asked.right / asked.of, asked.of)} % right.` : "";
+  return bestLoss === null ? "" : `Lower is better.${best}${none}${expected}`;
 }
 
 export { default as Choices } from "./Choices.svelte";
