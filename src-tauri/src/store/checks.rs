@@ -85,7 +85,7 @@ impl CheckReport {
         if !checked.composed.is_empty() {
             let names = checked.composed.join(", ");
             sentences.push(format!(
-                "Runs do without the kernels of {names}: slower, and right."
+                "Runs compute {names} without special kernels: slower, but correct."
             ));
         }
         for dtype in &checked.refused_dtypes {
