@@ -2,7 +2,7 @@
 
 import { render, screen, within } from "@testing-library/svelte";
 import { userEvent } from "@testing-library/user-event";
-import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 
 import { api, type RunView } from "../../ui/src/api";
 import type { Exhibit } from "../../ui/src/components/exhibits/exhibit";
@@ -10,6 +10,7 @@ import { base64Of, rasterOf } from "../../ui/src/components/pixels";
 import { install } from "./fake";
 import Home from "../../ui/src/features/home/Home.svelte";
 import { KINDS, kindOf } from "../../ui/src/features/kinds";
+import { PARTS } from "../../ui/src/features/parts";
 import Actions from "../../ui/src/features/runs/Actions.svelte";
 import Exhibits from "../../ui/src/features/runs/Exhibits.svelte";
 import Figures from "../../ui/src/features/runs/Figures.svelte";
@@ -21,6 +22,7 @@ import { draft } from "../../ui/src/features/train/draft.svelte";
 import Train from "../../ui/src/features/train/Train.svelte";
 import { route } from "../../ui/src/routes.svelte";
 import * as toy from "./toy";
+import * as parts from "./toy/parts";
 
 const run = async (): Promise<RunView> => ({ ...(await api.run("2026-11-20-support-tone-3e90")), task: "toy", unit: "toys", uses: ["play"] });
 
@@ -29,8 +31,13 @@ beforeAll(async () => {
   KINDS.push(toy);
 });
 
+beforeEach(() => {
+  PARTS.toy = parts;
+});
+
 afterAll(() => {
   KINDS.pop();
+  delete PARTS.toy;
 });
 
 describe("a kind of learning", () => {
@@ -72,11 +79,12 @@ describe("a kind of learning", () => {
 
   test("has its exhibits drawn by their form, where it does not draw them itself", async () => {
     const shown = (exhibit: Exhibit, step = 10) => ({ step, exhibit });
-    const kind = { ...toy, Exhibit: undefined };
+    const { Choices, Example } = parts;
+    PARTS.toy = { Choices, Example };
     const mark = { row: 0, column: 1, meaning: "wrong" as const };
     const picture = { kind: "image" as const, title: "A pet", label: "cat", expected: "dog", confidence: 0.913, width: 1, pixels: base64Of(new Uint8Array([1, 2, 3, 4, 5, 6])), map: { rows: 1, columns: 1, strengths: base64Of(new Uint8Array([255])) } };
     render(Exhibits, {
-      kind,
+      kind: toy,
       run: await run(),
       shown: [
         shown({ kind: "text", title: "To be", text: "" }),

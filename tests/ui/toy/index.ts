@@ -26,11 +26,6 @@ export const form: KindForm = {
 
 export const uses: Use[] = [{ name: "play", text: "Play with it", early: "Play already", short: "Play", open: vi.fn() }];
 
-export { default as Choices } from "./Choices.svelte";
-export { default as Example } from "./Example.svelte";
-export { default as Exhibit } from "./Exhibit.svelte";
-export { default as Result } from "./Result.svelte";
-
 export const tiles: Tile[] = [{ name: "toy", title: "Toys", text: "It learns one colour", Sign, filled: {}, fits: () => true }];
 
 export const verdict = () => ["3 of 4 toys painted"];

@@ -1,4 +1,5 @@
-// What a kind of learning brings to the window. The pages of training and of runs know no kind; `kinds.ts` lists them.
+// What a kind of learning brings to the window. The pages of training and of runs know no kind; `kinds.ts` lists them, and
+// `parts.ts` what they draw.
 
 import type { Component } from "svelte";
 import type { DataSetView, Filled, Pick, RunView } from "../api";
@@ -18,16 +19,6 @@ export interface Kind {
   /** What can be made with it; each has a tile on the first page and above the form. */
   tiles: Tile[];
   form: KindForm;
-  /** Its section of the form: how to learn, and from which model. */
-  Choices: Component<{ draft: Draft }>;
-  /** The first example of the data, as it is learned. */
-  Example: Component<{ draft: Draft }>;
-  /** What a model shows of itself, beside what it first showed of the same. Without it, each form is drawn as it is everywhere. */
-  Exhibit?: Component<{ now: Shown; before: Shown | undefined }>;
-  /** Everything that a model shows of itself, in one panel, where it is not drawn one by one. */
-  Evidence?: Component<{ shown: Shown[]; run: RunView }>;
-  /** What a finished run found, in place of its charts and of what it showed: where there is more to look at than its course. */
-  Result?: Component<{ run: RunView }>;
   /** What stands above what it shows, and in its place until there is something. */
   shown: { title: string; none: string };
   /** What a run came to, in words, the most telling first. */
@@ -40,11 +31,8 @@ export interface Kind {
   figures?: (run: RunView) => Figure[];
   /** Measures that are shares and that a chart begins with. */
   shares?: { measure: string; title: string }[];
-  /** Where to get data from that nobody has: what it makes is learned from. */
-  Make?: Component<{ onmade: (set: DataSetView) => void }>;
-  /** Data that only this kind reads: whether a file or folder is some, and how it is shown. */
+  /** Data that only this kind reads: whether a file or folder is some. */
   data?: { find: (path: string) => Promise<unknown> };
-  DataView?: Component<{ set: DataSetView }>;
   uses: Use[];
   /** How a finished run goes on in another that begins with what it found, where more steps of its own would find nothing. */
   further?: (run: RunView) => Further | undefined;
@@ -52,6 +40,24 @@ export interface Kind {
   needsBase?: (run: RunView) => boolean;
   /** Whether what it learns can be written for other programs. */
   canExport?: boolean;
+}
+
+/** What a kind draws on pages that know no kind. */
+export interface Parts {
+  /** Its section of the form: how to learn, and from which model. */
+  Choices: Component<{ draft: Draft }>;
+  /** The first example of the data, as it is learned. */
+  Example: Component<{ draft: Draft }>;
+  /** What a model shows of itself, beside what it first showed of the same. Without it, each form is drawn as it is everywhere. */
+  Exhibit?: Component<{ now: Shown; before: Shown | undefined }>;
+  /** Everything that a model shows of itself, in one panel, where it is not drawn one by one. */
+  Evidence?: Component<{ shown: Shown[]; run: RunView }>;
+  /** What a finished run found, in place of its charts and of what it showed: where there is more to look at than its course. */
+  Result?: Component<{ run: RunView }>;
+  /** Where to get data from that nobody has: what it makes is learned from. */
+  Make?: Component<{ onmade: (set: DataSetView) => void }>;
+  /** Data that only this kind reads. */
+  DataView?: Component<{ set: DataSetView }>;
 }
 
 /** Something that can be made: `Fine-tune`. */

@@ -62,7 +62,5 @@ export function meaning(run: RunView): string {
   return bestLoss === null ? "" : `Lower is better.${best}${none}${expected}`;
 }
 
-export { default as Choices } from "./Choices.svelte";
-export { default as Example } from "./Example.svelte";
 export { form } from "./form";
 export { uses } from "./uses";

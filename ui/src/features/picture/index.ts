@@ -28,9 +28,5 @@ export const data = {
   find: async (path: string) => (await api.hasPictures(path)) || undefined,
 };
 
-export { default as Choices } from "./Choices.svelte";
-export { default as Example } from "./Example.svelte";
-export { default as Evidence } from "./Evidence.svelte";
-export { default as DataView } from "./PictureSet.svelte";
 export { form } from "./form";
 export { uses } from "./uses";

@@ -46,8 +46,5 @@ export function figures(run: RunView) {
   return [figure("auc", "AUC"), figure("words_auc", "AUC of the words alone"), figure("validation_auc", "AUC on validation rows")];
 }
 
-export { default as Choices } from "./Choices.svelte";
-export { default as Example } from "./Example.svelte";
-export { default as Result } from "./Result.svelte";
 export { form } from "./form";
 export { uses } from "./uses";

@@ -72,10 +72,5 @@ export const data = {
   find: (path: string) => api.puzzles([path], false, 0, 0, 0),
 };
 
-export { default as Choices } from "./Choices.svelte";
-export { default as Example } from "./Example.svelte";
-export { default as Evidence } from "./Evidence.svelte";
-export { default as Make } from "./Make.svelte";
-export { default as DataView } from "./PuzzleSet.svelte";
 export { form } from "./form";
 export { uses } from "./uses";
