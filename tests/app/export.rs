@@ -136,11 +136,77 @@ fn a_language_model_is_exported_compared_and_talked_to() {
         let said = app.run_with_input(&["chat", model, "--set", "max_tokens=3"], "The cat\n");
         assert_eq!((said.code, said.stderr.as_str()), (0, ""), "{said:?}");
     }
+    if cfg!(unix) {
+        check_lm_studio(&app);
+        check_ollama(&app);
+    }
     app.anneal("export words --to adapter")
         .notes("the model has no adapter");
     app.anneal("export words --to q8_0")
         .ended(2)
         .notes("`q8_0` is no format for it; there are: adapter, merged, gguf-q4_k_m");
+}
+
+/// A model goes among those of LM Studio, where that is, and is found there.
+fn check_lm_studio(app: &App) {
+    let into = "export words --to gguf-q8_0 --no-compare --lm-studio";
+    app.anneal(into).ended(2).notes("open LM Studio once");
+    let models = app.folder().join(".lmstudio/models");
+    fs::create_dir_all(&models).unwrap();
+    app.anneal(into).ended(0).shows("/.lmstudio/models/anneal/");
+    app.anneal("export words --to merged --lm-studio")
+        .ended(2)
+        .notes("LM Studio does not read `merged`");
+    let [model] = &fs::read_dir(models.join("anneal"))
+        .unwrap()
+        .map(|it| it.unwrap().path())
+        .collect::<Vec<_>>()[..]
+    else {
+        panic!("one model has one folder");
+    };
+    let file = fs::read_dir(model).unwrap().map(|it| it.unwrap().path());
+    let mut file = file.filter(|it| it.extension().is_some_and(|it| it == "gguf"));
+    let file = file.next().unwrap();
+    let said = app.run_with_input(
+        &["chat", file.to_str().unwrap(), "--set", "max_tokens=3"],
+        "The cat\n",
+    );
+    assert_eq!(said.code, 0, "{said:?}");
+}
+
+/// A file is handed to the command of Ollama; what that says against it is said.
+fn check_ollama(app: &App) {
+    let add = |to: &str, out: &str, script: &str| {
+        let program = app.file("bin/ollama", script);
+        #[cfg(unix)]
+        fs::set_permissions(
+            &program,
+            std::os::unix::fs::PermissionsExt::from_mode(0o755),
+        )
+        .unwrap();
+        let arguments = ["export", "words", "--to", to, "--out", out];
+        let mut command = app.command(&[&arguments[..], &["--no-compare", "--ollama"]].concat());
+        command.env(
+            "PATH",
+            format!("{}/bin:/usr/bin:/bin", app.folder().display()),
+        );
+        app.run_command(command, "")
+    };
+    let takes = "#!/bin/sh\necho \"$@\" > asked.txt\ngrep FROM \"$4\" >> asked.txt\n";
+    add("gguf-q8_0", "My Words.gguf", takes)
+        .ended(0)
+        .shows("in Ollama: ollama run anneal/my-words");
+    let asked = fs::read_to_string(app.folder().join("asked.txt")).unwrap();
+    assert!(asked.starts_with("create anneal/my-words -f "), "{asked}");
+    assert!(asked.contains("FROM ./My Words.gguf"), "{asked}");
+    let refuses = "#!/bin/sh\necho Error: could not connect to ollama >&2\nexit 1\n";
+    add("gguf-q8_0", "again.gguf", refuses)
+        .ended(1)
+        .notes("Ollama did not take the model: Error: could not connect to ollama");
+    add("merged", "folder", takes)
+        .ended(2)
+        .notes("Ollama takes a GGUF file of a whole model, not `merged`");
+    assert!(!app.folder().join("folder").exists());
 }
 
 /// A run on pictures of two sorts of stripes, as text.

@@ -26,10 +26,10 @@ beforeAll(async () => {
   language = await api.exports(TONE);
 });
 
-const offer = (name: string, more: Partial<OfferView> = {}): OfferView => ({ name, title: name, ending: "gguf", bytes: null, readers: "", losses: [], refused: null, uncomparable: null, ...more });
+const offer = (name: string, more: Partial<OfferView> = {}): OfferView => ({ name, title: name, ending: "gguf", bytes: null, readers: "", losses: [], refused: null, uncomparable: null, forLmStudio: false, ...more });
 const named = (name: string) => language.find((each) => each.name === name)!;
 const compared = (more: Partial<ComparedView> = {}): ComparedView => ({ what: "held-out answers", tokens: 8192, sameNextToken: 0.982, divergence: 0.011, lossBefore: 1.21, lossAfter: 1.222, tokenizedAlike: 14, ...more });
-const written = (figures: ComparedView | null): ExportView => ({ path: "/a.gguf", bytes: 1, readers: "", isCompared: true, compared: "", notes: [], figures });
+const written = (figures: ComparedView | null): ExportView => ({ path: "/a.gguf", bytes: 1, readers: "", isCompared: true, compared: "", notes: [], figures, forOllama: false });
 
 describe("a format", () => {
   test("says how many bits a weight has on average, by the sizes of the others", () => {
@@ -165,6 +165,33 @@ describe("the dialog of an export", () => {
     await press("Export");
     expect(write).not.toHaveBeenCalled();
     expect(screen.getByRole<HTMLButtonElement>("button", { name: "Export" }).disabled).toBe(false);
+  });
+
+  test("goes among the models of LM Studio without a question", async () => {
+    const [write, pick] = [vi.spyOn(api, "exportModel"), vi.spyOn(api, "pick")];
+    open();
+    await choose(/^Merged model/);
+    expect(screen.queryByRole("button", { name: "Export to LM Studio" })).toBeNull();
+    await choose(/Q8_0/);
+    await press("Export to LM Studio");
+    await screen.findByText("Exported, reopened and compared");
+    expect(write.mock.lastCall?.slice(1, 3)).toEqual(["gguf-q8_0", null]);
+    expect(pick).not.toHaveBeenCalled();
+    expect(screen.getByText(/\.lmstudio/)).toBeTruthy();
+  });
+
+  test("is added to Ollama where that is, and says what it is called there", async () => {
+    vi.spyOn(api, "pick").mockResolvedValue("/Users/mira/Tone.gguf");
+    open();
+    await choose(/Q8_0/);
+    await press("Export");
+    await screen.findByText("Exported, reopened and compared");
+    const add = vi.spyOn(api, "addToOllama").mockRejectedValueOnce(refused("failed", "Ollama did not take the model: could not connect"));
+    await press("Add to Ollama");
+    expect(await screen.findByText(/could not connect/)).toBeTruthy();
+    await press("Add to Ollama");
+    expect((await screen.findByText("anneal/tone")).tagName).toBe("CODE");
+    expect(add.mock.lastCall).toEqual(["/Users/mira/Tone.gguf"]);
   });
 
   test("says what is lost before it is written, and then insists", async () => {

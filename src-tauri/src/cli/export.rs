@@ -10,7 +10,10 @@ use super::{
     terminal::{Terminal, count_interrupts, printable},
 };
 use crate::{
-    host::{Host, export::How},
+    host::{
+        Host,
+        export::{How, Place, Written, ollama},
+    },
     wire::error::Result,
 };
 
@@ -29,6 +32,12 @@ pub(super) struct Arguments {
     /// The file or folder, where nothing is yet. Without it, it is called after the run or model and lies here.
     #[arg(long, value_name = "PATH", requires = "to")]
     out: Option<PathBuf>,
+    /// Write it among the models of LM Studio, which finds it there.
+    #[arg(long, requires = "to", conflicts_with = "out")]
+    lm_studio: bool,
+    /// Also add it to Ollama, which keeps a copy. It has to be a GGUF file of a whole model.
+    #[arg(long, requires = "to")]
+    ollama: bool,
     /// Export even if another program would compute something else from it than the trained model does.
     #[arg(long, requires = "to")]
     force: bool,
@@ -42,6 +51,8 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
         model,
         to,
         out,
+        lm_studio,
+        ollama: adds,
         force,
         no_compare,
     } = arguments;
@@ -49,9 +60,17 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
         force,
         compares: !no_compare,
     };
+    let place = match out {
+        _ if lm_studio => Place::LmStudio,
+        Some(path) => Place::At(path),
+        None => Place::Here,
+    };
     let Some(format) = to else {
         return list(&model, host, terminal);
     };
+    if adds {
+        ollama::check(&format)?;
+    }
     let bar = terminal.bar("{msg}", 20);
     let mut last = None;
     let interrupts = count_interrupts()?;
@@ -74,16 +93,21 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
             false => Ok(()),
         }
     };
-    let written = host.export(&model, &format, out, how, &mut stage);
+    let written = host.export(&model, &format, place, how, &mut stage);
     bar.finish_and_clear();
     if written.is_err() && is_stopped() {
         terminal.note("stopped; nothing was written");
         return Ok(Ended::Stopped);
     }
     let written = written?;
+    let ollama = adds.then(|| ollama::add(&written.path)).transpose()?;
+    tell(&written, ollama, terminal)?;
+    Ok(Ended::Done)
+}
+
+fn tell(written: &Written, ollama: Option<String>, terminal: &Terminal) -> Result<()> {
     if terminal.json {
-        terminal.json(&written.details)?;
-        return Ok(Ended::Done);
+        return terminal.json(&written.details);
     }
     let path = written.path.to_string_lossy();
     terminal.line(format_args!(
@@ -96,7 +120,12 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
     for note in &written.notes {
         terminal.note(note);
     }
-    Ok(Ended::Done)
+    match ollama {
+        Some(name) => terminal.line(format_args!("in Ollama: ollama run {name}")),
+        None if written.for_ollama => terminal.note("with `--ollama` it is added to Ollama, too"),
+        None => {}
+    }
+    Ok(())
 }
 
 /// The formats that there are.
@@ -106,7 +135,7 @@ fn list(model: &str, host: &Host, terminal: &Terminal) -> Result<Ended> {
         let offers = offers.iter().map(|it| {
             json!({
                 "format": it.name, "bytes": it.bytes, "readers": it.readers, "losses": it.losses, "refused": it.refused,
-                "uncomparable": it.uncomparable,
+                "uncomparable": it.uncomparable, "for_lm_studio": it.for_lm_studio,
             })
         });
         terminal.json(&offers.collect::<Vec<_>>())?;

@@ -4,6 +4,7 @@
 //! theirs.
 
 mod language;
+pub(crate) mod ollama;
 mod picture;
 #[cfg(feature = "gui")]
 pub(crate) mod view;
@@ -24,7 +25,7 @@ use serde_json::Value as Json;
 use super::Host;
 use crate::{
     store::{
-        self,
+        self, lm_studio,
         runs::{self, Run},
     },
     wire::error::{AppError, Result},
@@ -49,6 +50,19 @@ pub(crate) struct Offered {
     pub(crate) refused: Option<String>,
     /// Why it can't be compared with what was trained now.
     pub(crate) uncomparable: Option<String>,
+    /// Whether LM Studio reads it and is on this machine.
+    pub(crate) for_lm_studio: bool,
+}
+
+/// Where something is written.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Place {
+    /// Where the program works, called after the run or model.
+    Here,
+    /// The file or folder.
+    At(PathBuf),
+    /// Among the models of LM Studio.
+    LmStudio,
 }
 
 /// How something is written.
@@ -72,6 +86,8 @@ pub(crate) struct Written {
     pub(crate) compared: String,
     /// What whoever uses it has to know, in sentences.
     pub(crate) notes: Vec<String>,
+    /// Whether it can be added to Ollama, which is on this machine.
+    pub(crate) for_ollama: bool,
     /// All of that for programs.
     pub(crate) details: Json,
 }
@@ -87,37 +103,46 @@ enum Source {
 impl Host {
     /// The ways in which something can be written.
     pub(crate) fn exports(&self, name: &str) -> Result<Vec<Offered>> {
-        match self.export_source(name)? {
-            Source::Language(folder, called, _) => language::offers(&folder, &called),
-            Source::Picture(..) => Ok(picture::offers()),
-        }
+        let offers = match self.export_source(name)? {
+            Source::Language(folder, called, _) => language::offers(&folder, &called)?,
+            Source::Picture(..) => picture::offers(),
+        };
+        let is_here = lm_studio::folder().is_some();
+        let marked = |offer: Offered| Offered {
+            for_lm_studio: is_here && lm_studio_reads(offer.readers),
+            ..offer
+        };
+        Ok(offers.into_iter().map(marked).collect())
     }
 
-    /// Writes something in a format. Without a path it is called after the run or model, and lies where the program works. What
-    /// another program would compute otherwise is written only where `how` says so. What hears the stages of a language model ends it with an
-    /// error; a network for pictures is written in a moment.
+    /// Writes something in a format. What another program would compute otherwise is written only where `how` says so. What hears the
+    /// stages of a language model ends it with an error; a network for pictures is written in a moment.
     pub(crate) fn export(
         &self,
         name: &str,
         format: &str,
-        out: Option<PathBuf>,
+        place: Place,
         how: How,
         stage: &mut dyn FnMut(Stage) -> models::Result<()>,
     ) -> Result<Written> {
-        match self.export_source(name)? {
+        let written = match self.export_source(name)? {
             Source::Language(folder, called, run) => {
                 let format = known(LANGUAGE.iter().map(|it| (it.name, it.format)), format)?;
                 let about = format.about();
-                let out = out.unwrap_or_else(|| default_path(&called, about.name, about.ending));
-                language::export(&folder, &called, run.as_ref(), format, &out, how, stage)
+                let out = out_path(place, &called, about.name, about.ending, about.readers)?;
+                language::export(&folder, &called, run.as_ref(), format, &out, how, stage)?
             }
             Source::Picture(checkpoint, called) => {
                 let format = known(PICTURE.iter().map(|it| (it.name, it.format)), format)?;
                 let about = format.about();
-                let out = out.unwrap_or_else(|| default_path(&called, about.name, about.ending));
-                picture::export(&checkpoint, format, &out)
+                let out = out_path(place, &called, about.name, about.ending, about.reader)?;
+                picture::export(&checkpoint, format, &out)?
             }
-        }
+        };
+        Ok(Written {
+            for_ollama: ollama::takes(&written.path),
+            ..written
+        })
     }
 
     fn export_source(&self, name: &str) -> Result<Source> {
@@ -198,6 +223,39 @@ fn known<T: Copy>(
 fn told(exported: &impl Serialize) -> Result<Json> {
     let told = serde_json::to_value(exported);
     told.map_err(|error| AppError::failed(format!("what was written can’t be told: {error}")))
+}
+
+/// Whether LM Studio reads a format, by whom the format is for.
+fn lm_studio_reads(readers: &str) -> bool {
+    readers.split(", ").any(|reader| reader == "LM Studio")
+}
+
+/// The path of what is written. Among the models of LM Studio, the folders above it are made.
+fn out_path(
+    place: Place,
+    called: &str,
+    format: &str,
+    ending: Option<&str>,
+    readers: &str,
+) -> Result<PathBuf> {
+    let name = default_path(called, format, ending);
+    match place {
+        Place::Here => Ok(name),
+        Place::At(path) => Ok(path),
+        Place::LmStudio if !lm_studio_reads(readers) => Err(AppError::invalid(format!(
+            "LM Studio does not read `{format}`"
+        ))
+        .with_hint("it reads GGUF files, and on a Mac the formats of MLX")),
+        Place::LmStudio => {
+            let folder = lm_studio::folder().ok_or_else(|| {
+                AppError::invalid("LM Studio has no folder of models here")
+                    .with_hint("open LM Studio once, or write the file elsewhere with `--out`")
+            })?;
+            let path = lm_studio::place(&folder, called, &name, ending.is_some());
+            store::make_folder_of(&path)?;
+            Ok(path)
+        }
+    }
 }
 
 /// What an export is called. The ending of a file says its format; of several kinds of GGUF, the name says which.

@@ -10,6 +10,7 @@ pub(crate) mod dropped;
 pub(crate) mod hub_cache;
 pub(crate) mod in_use;
 pub(crate) mod limits;
+pub(crate) mod lm_studio;
 pub(crate) mod memory_fallbacks;
 pub(crate) mod models;
 #[cfg(feature = "gui")]

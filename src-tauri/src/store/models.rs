@@ -113,8 +113,12 @@ fn below(root: &Path, place: ModelPlace) -> Vec<StoredModel> {
         if is_model(&folder) {
             models.push(stored(root, folder, place));
         } else {
+            // LM Studio keeps a file in a folder of its own, in that of its maker.
             let inner = folders(&folder).into_iter();
-            let inner = inner.filter(|path| is_model(path));
+            let inner = inner.flat_map(|path| match is_model(&path) {
+                true => vec![path],
+                false => gguf_files(&path).collect(),
+            });
             models.extend(
                 inner
                     .chain(gguf_files(&folder))

@@ -62,14 +62,14 @@ const runOf = (model: string) => visibleRuns().find(({ id }) => id === model);
 const isPictures = (model: string) => runOf(model)?.task === "picture";
 
 function offersOf(model: string): OfferView[] {
-  if (isPictures(model)) return PICTURES.map(({ name, title, readers, ending = null }) => ({ name, title, readers, ending, bytes: null, losses: [], refused: null, uncomparable: null }));
+  if (isPictures(model)) return PICTURES.map(({ name, title, readers, ending = null }) => ({ name, title, readers, ending, bytes: null, losses: [], refused: null, uncomparable: null, forLmStudio: false }));
   const run = runOf(model);
   const base = run?.base ?? model;
   const scale = /1\.7B/.test(base) ? 12.72 : run && run.base === null ? 0.021 : 1;
   return LANGUAGE.filter(({ isAdapter }) => !isAdapter || run?.method === "lora").map(({ name, title, readers, ending = null, bytes, isAdapter }) => {
     const refused = name === "mlx-adapter" ? REFUSED : null;
     const losses = name === "mlx" ? [LOST] : [];
-    return { name, title, readers, ending, losses, refused, uncomparable: lackOf(name, base), bytes: refused || bytes === null ? null : Math.round(bytes * (isAdapter ? Math.sqrt(scale) : scale)) };
+    return { name, title, readers, ending, losses, refused, forLmStudio: readers.includes("LM Studio"), uncomparable: lackOf(name, base), bytes: refused || bytes === null ? null : Math.round(bytes * (isAdapter ? Math.sqrt(scale) : scale)) };
   });
 }
 
@@ -94,6 +94,11 @@ let stop = () => {};
 const untilStopped = () => new Promise<never>((_, reject) => (stop = () => reject(new Error("stopped"))));
 
 export const exportAnswers = {
+  addToOllama: async (path) => {
+    await wait(20);
+    return `anneal/${path.split("/").pop()!.replace(".gguf", "").toLowerCase()}`;
+  },
+
   stopExport: async () => {
     stop();
     return null;
@@ -105,7 +110,8 @@ export const exportAnswers = {
     return offersOf(model);
   },
 
-  exportModel: async (model, format, path, force, compares, progress) => {
+  exportModel: async (model, format, chosen, force, compares, progress) => {
+    const path = chosen ?? `/Users/mira/.lmstudio/models/anneal/${model}/${model}-${format.replace("gguf-", "")}.gguf`;
     const offer = offersOf(model).find(({ name }) => name === format) ?? refuse(`\`${format}\` is no format for it`);
     const [lost] = offer.losses;
     if (lost && !force) refuse(lost, null, null, "needs_force");
@@ -121,10 +127,10 @@ export const exportAnswers = {
     if (/cars|shakespeare/.test(model)) refuse(`there is something already where the export would be, and an export replaces nothing: \`${path}\``);
     if (!isPictures(model)) {
       const bytes = offer.bytes ?? 0;
-      return { path, bytes, readers: offer.readers, isCompared: compares, compared: compares ? "" : "not compared with what was trained", notes: offer.losses, figures: compares ? compared(format, runOf(model) !== undefined) : null };
+      return { path, bytes, readers: offer.readers, isCompared: compares, compared: compares ? "" : "not compared with what was trained", notes: offer.losses, figures: compares ? compared(format, runOf(model) !== undefined) : null, forOllama: /^gguf-(?!adapter)/.test(format) };
     }
     const what = format === "safetensors" ? "the folder was opened again as a network of somebody else: names, shapes, config and scores" : "the file was read again, and computed layer by layer from what stands in it";
     const notes = ["pictures are shown to it from 0 to 1; mean and deviation are inside", "pictures are scaled to a short side of 256 pixels with bicubic, and 224 x 224 of the middle are seen"];
-    return { path, bytes: 44_731_208, readers: offer.readers, isCompared: true, compared: `compared by 8 drawn pictures: ${format === "safetensors" ? "all scores are equal" : "scores are less than 0.0001 % of the largest apart"}; ${what}`, notes, figures: null };
+    return { path, bytes: 44_731_208, readers: offer.readers, isCompared: true, compared: `compared by 8 drawn pictures: ${format === "safetensors" ? "all scores are equal" : "scores are less than 0.0001 % of the largest apart"}; ${what}`, notes, figures: null, forOllama: false };
   },
 } satisfies Some;

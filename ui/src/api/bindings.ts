@@ -249,10 +249,12 @@ export const commands = {
 	/**  The ways in which a run or a model can be written. */
 	exports: (model: string) => typedError<OfferView[], AppError>(__TAURI_INVOKE("exports", { model })),
 	/**
-	 *  Writes a run or a model where the user chose, and says how it was compared. What another program would compute otherwise is written
+	 *  Writes a run or a model where the user chose, or without a path among the models of LM Studio, and says how it was compared. What another program would compute otherwise is written
 	 *  only with `force`, and nothing is compared without `compares`.
 	 */
-	exportModel: (model: string, format: string, path: string, force: boolean, compares: boolean, progress: Channel<ExportStageView>) => typedError<ExportView, AppError>(__TAURI_INVOKE("export_model", { model, format, path, force, compares, progress })),
+	exportModel: (model: string, format: string, path: string | null, force: boolean, compares: boolean, progress: Channel<ExportStageView>) => typedError<ExportView, AppError>(__TAURI_INVOKE("export_model", { model, format, path, force, compares, progress })),
+	/**  Adds a file that was exported to Ollama, and returns what Ollama calls it. */
+	addToOllama: (path: string) => typedError<string, AppError>(__TAURI_INVOKE("add_to_ollama", { path })),
 	/**  Ends what is being written of a run or a model. Nothing is left of it. */
 	stopExport: (model: string) => typedError<null, AppError>(__TAURI_INVOKE("stop_export", { model })),
 	/**  What is known of the probes in a folder. Of the texts of a study those that it speaks of, where the folder of the states is known. */
@@ -1161,6 +1163,8 @@ export type ExportView = {
 	notes: string[],
 	/**  How it was compared, figure by figure, where it is a language model. */
 	figures: ComparedView | null,
+	/**  Whether it can be added to Ollama, which is on this machine. */
+	forOllama: boolean,
 };
 
 /**  Test rows that say most about a probe, without their texts, which are private. */
@@ -1606,6 +1610,8 @@ export type OfferView = {
 	refused: string | null,
 	/**  Why it can't be compared with what was trained now: too little memory is free. */
 	uncomparable: string | null,
+	/**  Whether LM Studio reads it and is on this machine. */
+	forLmStudio: boolean,
 };
 
 /**  A grid and the one that follows from it, each as rows of colours. */

@@ -103,7 +103,7 @@ export const api = {
   countSolved: (steps: number[], hear: (count: number) => void) => plain.countSolved(steps, channel(hear)),
   answer: (place: number, messages: Message[], sampling: ChatSettings, isPlain: boolean, hear: (piece: string) => void, scored: (tokens: ScoredToken[]) => void) =>
     plain.answer(place, messages, sampling, isPlain, channel(hear), channel(scored)),
-  exportModel: (model: string, format: string, path: string, force: boolean, compares: boolean, hear: (stage: ExportStageView) => void) =>
+  exportModel: (model: string, format: string, path: string | null, force: boolean, compares: boolean, hear: (stage: ExportStageView) => void) =>
     plain.exportModel(model, format, path, force, compares, channel(hear)),
   savePicture: (path: string, bytes: Uint8Array) => plain.savePicture(path, [...bytes]),
   pick: (what: Pick, name: string | null = null) => plain.pick(what, name),

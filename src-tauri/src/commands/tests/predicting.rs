@@ -242,7 +242,15 @@ fn a_network_is_written_where_the_user_chose_and_compared() {
         let (progress, _) = channel();
         let app = window.webview.state::<App>();
         let [model, to] = [&folder, &path].map(|it| it.to_string_lossy().into_owned());
-        let written = export_model(app, model, "onnx".to_owned(), to, false, true, progress);
+        let written = export_model(
+            app,
+            model,
+            "onnx".to_owned(),
+            Some(to),
+            false,
+            true,
+            progress,
+        );
         written.map(|it| serde_json::to_value(it).unwrap())
     };
     assert!(export().is_err(), "nobody chose it");

@@ -28,6 +28,8 @@ pub(crate) struct OfferView {
     refused: Option<String>,
     /// Why it can't be compared with what was trained now: too little memory is free.
     uncomparable: Option<String>,
+    /// Whether LM Studio reads it and is on this machine.
+    for_lm_studio: bool,
 }
 
 impl From<Offered> for OfferView {
@@ -41,6 +43,7 @@ impl From<Offered> for OfferView {
             losses: offered.losses,
             refused: offered.refused,
             uncomparable: offered.uncomparable,
+            for_lm_studio: offered.for_lm_studio,
         }
     }
 }
@@ -61,6 +64,8 @@ pub(crate) struct ExportView {
     notes: Vec<String>,
     /// How it was compared, figure by figure, where it is a language model.
     figures: Option<ComparedView>,
+    /// Whether it can be added to Ollama, which is on this machine.
+    for_ollama: bool,
 }
 
 /// How a language model was compared with what was trained.
@@ -94,6 +99,7 @@ impl From<Written> for ExportView {
             compared: written.compared,
             notes: written.notes,
             figures: figures(&written.details["compared"]),
+            for_ollama: written.for_ollama,
         }
     }
 }

@@ -17,14 +17,14 @@ class Exporting {
 
   constructor(private readonly model: string) {}
 
-  /** Asks where to, and writes it there. `name` is what a file begins with that nobody has named. */
-  async write(offer: OfferView, name: string, force: boolean, compares = true) {
+  /** Asks where to, and writes it there. `name` is what a file begins with that nobody has named; without one, LM Studio’s folder has it. */
+  async write(offer: OfferView, name: string | null, force: boolean, compares = true) {
     this.busy = true;
     this.problem = undefined;
     this.stops = false;
     try {
-      const path = await api.pick("new_network", suggestedName(name, offer));
-      if (!path) return;
+      const path = name === null ? null : await api.pick("new_network", suggestedName(name, offer));
+      if (name !== null && !path) return;
       this.now = { offer, written: 0 };
       const view = await api.exportModel(this.model, offer.name, path, force, compares, ({ written }) => {
         // What is told last may come after the answer.
