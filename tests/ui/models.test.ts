@@ -1,8 +1,11 @@
 // Models as the page and the form know them, and what is done with what is dropped.
 
+import { render, screen } from "@testing-library/svelte";
+import { userEvent } from "@testing-library/user-event";
 import { afterEach, describe, expect, test, vi } from "vitest";
 
 import { api, type ModelView } from "../../ui/src/api";
+import ModelTable from "../../ui/src/features/models/ModelTable.svelte";
 import { problemOf, smallest } from "../../ui/src/features/models/models";
 import { quoted, whole, withoutPath } from "../../ui/src/lib/words";
 import { route } from "../../ui/src/routes.svelte";
@@ -21,6 +24,18 @@ describe("a model", () => {
   test("whose weights were cut off says so and what to do, without a path", () => {
     expect(problemOf(model("a", 1, { problem: cut }))).toBe("The weights are incomplete. Download the model again.");
     expect(problemOf(model("a", 1))).toBeNull();
+  });
+
+  test("that is damaged in the cache is downloaded again from its repository, and one that is strange isn’t", async () => {
+    const strange = { ...cut, message: "the architecture is not known", hint: null, details: null };
+    const models = [
+      model("maker/cut/cut-q8_0.gguf", 1, { problem: cut, place: "cache" }),
+      model("maker/strange", 1, { problem: strange, place: "cache" }),
+      model("own", 1, { problem: cut }),
+    ];
+    render(ModelTable, { models, onexport: vi.fn(), onreveal: vi.fn(), onaway: vi.fn() });
+    await userEvent.click(screen.getByRole("button", { name: /^Download .* again$/ }));
+    expect(route.now).toEqual({ page: "repository", kind: "model", id: "maker/cut" });
   });
 
   test("is proposed when it is the smallest that can be used, before all one that answers", () => {
