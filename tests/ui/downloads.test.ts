@@ -317,13 +317,17 @@ describe("the account", () => {
   });
 
   test("says when a token stays that is not Anneal's to forget", async () => {
-    vi.mocked(api.hub).mockResolvedValue({ ...hub, tokenPlace: "the variable `HF_TOKEN`" });
+    vi.mocked(api.hub).mockResolvedValue({ ...hub, tokenPlace: "the login of another program: `/users/mira/token`" });
     vi.spyOn(api, "hubUser").mockResolvedValue(user);
     const logout = vi.spyOn(api, "hubLogout").mockResolvedValue(null);
+    vi.mocked(api.hubUser).mockResolvedValue({ ...user, tokenPlace: "the login of another program: `/users/mira/token`" });
     render(HuggingFace);
+    // Its path stands apart.
+    expect((await screen.findByText("/users/mira/token")).className).toContain("path");
+    expect(screen.getByText(/The token is in the login of another program\./)).toBeTruthy();
     await userEvent.click(await screen.findByRole("button", { name: "Log out" }));
     expect(logout).toHaveBeenCalledTimes(1);
-    await screen.findByText(/There is another one in the variable `HF_TOKEN`/);
+    await screen.findByText(/There is another one in the login of another program\./);
   });
 
   test("names what is wrong with a token, and takes another", async () => {
