@@ -206,7 +206,10 @@ impl BenchReport {
 
     /// How it compares with one of the same machine before it, in a sentence for each device.
     pub(crate) fn since_messages(&self, earlier: &Self) -> Vec<String> {
-        let day = earlier.time.get(..10).unwrap_or(&earlier.time);
+        let day = earlier.time.parse::<jiff::Timestamp>();
+        let day = day.map_or(earlier.time.clone(), |time| {
+            time.strftime("%-d %B %Y").to_string()
+        });
         let power = earlier.power.describe();
         let power = power.map_or(String::new(), |message| format!(", {message} then"));
         let report = |comparison: Comparison| {

@@ -145,14 +145,14 @@ fn a_benchmark_is_compared_with_the_last_of_the_same_machine_and_size() {
     assert_eq!(
         message,
         [
-            "a processor: 2.00x slower than on 2026-11-14 (16 of 16 cases by more than the spread of their steps)."
+            "a processor: 2.00x slower than on 14 November 2026 (16 of 16 cases by more than the spread of their steps)."
         ]
     );
     let same = report(LATER, 3.0625);
     assert_eq!(
         same.since_messages(&earlier),
         [
-            "a processor: as fast as on 2026-11-14, within the spread of the steps (0 of 16 cases by more than the spread of their steps)."
+            "a processor: as fast as on 14 November 2026, within the spread of the steps (0 of 16 cases by more than the spread of their steps)."
         ]
     );
 }
