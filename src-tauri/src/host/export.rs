@@ -9,7 +9,10 @@ mod picture;
 #[cfg(feature = "gui")]
 pub(crate) mod view;
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use models::{
     checkpoint::{adapter::ADAPTER_CONFIG, save::name_of},
@@ -129,8 +132,15 @@ impl Host {
             Source::Language(folder, called, run) => {
                 let format = known(LANGUAGE.iter().map(|it| (it.name, it.format)), format)?;
                 let about = format.about();
+                let is_theirs = place == Place::LmStudio;
                 let out = out_path(place, &called, about.name, about.ending, about.readers)?;
-                language::export(&folder, &called, run.as_ref(), format, &out, how, stage)?
+                let written =
+                    language::export(&folder, &called, run.as_ref(), format, &out, how, stage);
+                if let (Err(_), true, Some(made)) = (&written, is_theirs, out.parent()) {
+                    // The folder that was made for it, which goes only if it is empty.
+                    drop(fs::remove_dir(made));
+                }
+                written?
             }
             Source::Picture(checkpoint, called) => {
                 let format = known(PICTURE.iter().map(|it| (it.name, it.format)), format)?;
