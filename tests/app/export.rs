@@ -136,7 +136,8 @@ fn a_language_model_is_exported_compared_and_talked_to() {
         let said = app.run_with_input(&["chat", model, "--set", "max_tokens=3"], "The cat\n");
         assert_eq!((said.code, said.stderr.as_str()), (0, ""), "{said:?}");
     }
-    if cfg!(unix) {
+    #[cfg(unix)]
+    {
         check_lm_studio(&app);
         check_ollama(&app);
     }
@@ -148,6 +149,7 @@ fn a_language_model_is_exported_compared_and_talked_to() {
 }
 
 /// A model goes among those of LM Studio, where that is, and is found there.
+#[cfg(unix)]
 fn check_lm_studio(app: &App) {
     let into = "export words --to gguf-q8_0 --no-compare --lm-studio";
     app.anneal(into).ended(2).notes("open LM Studio once");
@@ -175,10 +177,10 @@ fn check_lm_studio(app: &App) {
 }
 
 /// A file is handed to the command of Ollama; what that says against it is said.
+#[cfg(unix)]
 fn check_ollama(app: &App) {
     let add = |to: &str, out: &str, script: &str| {
         let program = app.file("bin/ollama", script);
-        #[cfg(unix)]
         fs::set_permissions(
             &program,
             std::os::unix::fs::PermissionsExt::from_mode(0o755),
