@@ -23,8 +23,11 @@ class Exporting {
     this.problem = undefined;
     this.stops = false;
     try {
-      const path = name === null ? null : await api.pick("new_network", suggestedName(name, offer));
-      if (name !== null && !path) return;
+      let path: string | null = null;
+      if (name !== null) {
+        path = await api.pick("new_network", suggestedName(name, offer));
+        if (!path) return;
+      }
       this.now = { offer, written: 0 };
       const view = await api.exportModel(this.model, offer.name, path, force, compares, ({ written }) => {
         // What is told last may come after the answer.
