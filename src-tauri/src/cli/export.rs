@@ -122,7 +122,9 @@ fn tell(written: &Written, ollama: Option<String>, terminal: &Terminal) -> Resul
     }
     match ollama {
         Some(name) => terminal.line(format_args!("in Ollama: ollama run {name}")),
-        None if written.for_ollama => terminal.note("with `--ollama` it is added to Ollama, too"),
+        None if written.is_for_ollama() => {
+            terminal.note("with `--ollama` it is added to Ollama, too")
+        }
         None => {}
     }
     Ok(())
@@ -135,7 +137,7 @@ fn list(model: &str, host: &Host, terminal: &Terminal) -> Result<Ended> {
         let offers = offers.iter().map(|it| {
             json!({
                 "format": it.name, "bytes": it.bytes, "readers": it.readers, "losses": it.losses, "refused": it.refused,
-                "uncomparable": it.uncomparable, "for_lm_studio": it.for_lm_studio,
+                "uncomparable": it.uncomparable, "for_lm_studio": it.is_for_lm_studio(),
             })
         });
         terminal.json(&offers.collect::<Vec<_>>())?;

@@ -23,8 +23,8 @@ pub(super) fn exports(app: State<'_, App>, model: String) -> Result<Vec<OfferVie
     Ok(offers.into_iter().map(OfferView::from).collect())
 }
 
-/// Writes a run or a model where the user chose, or without a path among the models of LM Studio, and says how it was compared. What another program would compute otherwise is written
-/// only with `force`, and nothing is compared without `compares`.
+/// Writes a run or a model where the user chose, or without a path among the models of LM Studio, and says how it was compared. What
+/// another program would compute otherwise is written only with `force`, and nothing is compared without `compares`.
 #[tauri::command(async)]
 #[specta::specta]
 pub(super) fn export_model(

@@ -53,8 +53,13 @@ pub(crate) struct Offered {
     pub(crate) refused: Option<String>,
     /// Why it can't be compared with what was trained now.
     pub(crate) uncomparable: Option<String>,
+}
+
+impl Offered {
     /// Whether LM Studio reads it and is on this machine.
-    pub(crate) for_lm_studio: bool,
+    pub(crate) fn is_for_lm_studio(&self) -> bool {
+        lm_studio_reads(self.readers) && lm_studio::folder().is_some()
+    }
 }
 
 /// Where something is written.
@@ -89,10 +94,15 @@ pub(crate) struct Written {
     pub(crate) compared: String,
     /// What whoever uses it has to know, in sentences.
     pub(crate) notes: Vec<String>,
-    /// Whether it can be added to Ollama, which is on this machine.
-    pub(crate) for_ollama: bool,
     /// All of that for programs.
     pub(crate) details: Json,
+}
+
+impl Written {
+    /// Whether it can be added to Ollama, which is on this machine.
+    pub(crate) fn is_for_ollama(&self) -> bool {
+        ollama::takes(&self.path)
+    }
 }
 
 /// What a name means.
@@ -106,16 +116,10 @@ enum Source {
 impl Host {
     /// The ways in which something can be written.
     pub(crate) fn exports(&self, name: &str) -> Result<Vec<Offered>> {
-        let offers = match self.export_source(name)? {
-            Source::Language(folder, called, _) => language::offers(&folder, &called)?,
-            Source::Picture(..) => picture::offers(),
-        };
-        let is_here = lm_studio::folder().is_some();
-        let marked = |offer: Offered| Offered {
-            for_lm_studio: is_here && lm_studio_reads(offer.readers),
-            ..offer
-        };
-        Ok(offers.into_iter().map(marked).collect())
+        match self.export_source(name)? {
+            Source::Language(folder, called, _) => language::offers(&folder, &called),
+            Source::Picture(..) => Ok(picture::offers()),
+        }
     }
 
     /// Writes something in a format. What another program would compute otherwise is written only where `how` says so. What hears the
@@ -128,7 +132,7 @@ impl Host {
         how: How,
         stage: &mut dyn FnMut(Stage) -> models::Result<()>,
     ) -> Result<Written> {
-        let written = match self.export_source(name)? {
+        match self.export_source(name)? {
             Source::Language(folder, called, run) => {
                 let format = known(LANGUAGE.iter().map(|it| (it.name, it.format)), format)?;
                 let about = format.about();
@@ -136,23 +140,22 @@ impl Host {
                 let out = out_path(place, &called, about.name, about.ending, about.readers)?;
                 let written =
                     language::export(&folder, &called, run.as_ref(), format, &out, how, stage);
-                if let (Err(_), true, Some(made)) = (&written, is_theirs, out.parent()) {
+                if is_theirs
+                    && written.is_err()
+                    && let Some(made) = out.parent()
+                {
                     // The folder that was made for it, which goes only if it is empty.
                     drop(fs::remove_dir(made));
                 }
-                written?
+                written
             }
             Source::Picture(checkpoint, called) => {
                 let format = known(PICTURE.iter().map(|it| (it.name, it.format)), format)?;
                 let about = format.about();
                 let out = out_path(place, &called, about.name, about.ending, about.reader)?;
-                picture::export(&checkpoint, format, &out)?
+                picture::export(&checkpoint, format, &out)
             }
-        };
-        Ok(Written {
-            for_ollama: ollama::takes(&written.path),
-            ..written
-        })
+        }
     }
 
     fn export_source(&self, name: &str) -> Result<Source> {

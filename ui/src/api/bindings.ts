@@ -249,8 +249,8 @@ export const commands = {
 	/**  The ways in which a run or a model can be written. */
 	exports: (model: string) => typedError<OfferView[], AppError>(__TAURI_INVOKE("exports", { model })),
 	/**
-	 *  Writes a run or a model where the user chose, or without a path among the models of LM Studio, and says how it was compared. What another program would compute otherwise is written
-	 *  only with `force`, and nothing is compared without `compares`.
+	 *  Writes a run or a model where the user chose, or without a path among the models of LM Studio, and says how it was compared. What
+	 *  another program would compute otherwise is written only with `force`, and nothing is compared without `compares`.
 	 */
 	exportModel: (model: string, format: string, path: string | null, force: boolean, compares: boolean, progress: Channel<ExportStageView>) => typedError<ExportView, AppError>(__TAURI_INVOKE("export_model", { model, format, path, force, compares, progress })),
 	/**  Adds a file that was exported to Ollama, and returns what Ollama calls it. */

@@ -29,7 +29,6 @@ pub(super) fn offers(folder: &Path, called: &str) -> Result<Vec<Offered>> {
             losses: offer.losses,
             refused: offer.refused,
             uncomparable: offer.uncomparable,
-            for_lm_studio: false,
         }
     };
     let offers = Exporter::open(folder, called)?.offers();
@@ -69,7 +68,6 @@ pub(super) fn export(
             .as_ref()
             .map_or_else(|| NOT_COMPARED.to_owned(), sentence),
         notes: exported.notes,
-        for_ollama: false,
         details,
     })
 }

@@ -21,7 +21,6 @@ pub(super) fn offers() -> Vec<Offered> {
         losses: Vec::new(),
         refused: None,
         uncomparable: None,
-        for_lm_studio: false,
     };
     FORMATS.iter().map(offer).collect()
 }
@@ -42,7 +41,6 @@ pub(super) fn export(checkpoint: &Path, format: Format, out: &Path) -> Result<Wr
         bytes: exported.bytes,
         readers: format.about().reader,
         notes: exported.notes,
-        for_ollama: false,
         details,
     })
 }

@@ -35,6 +35,7 @@ pub(crate) struct OfferView {
 impl From<Offered> for OfferView {
     fn from(offered: Offered) -> Self {
         Self {
+            for_lm_studio: offered.is_for_lm_studio(),
             name: offered.name,
             title: offered.title,
             ending: offered.ending,
@@ -43,7 +44,6 @@ impl From<Offered> for OfferView {
             losses: offered.losses,
             refused: offered.refused,
             uncomparable: offered.uncomparable,
-            for_lm_studio: offered.for_lm_studio,
         }
     }
 }
@@ -92,6 +92,7 @@ pub(crate) struct ComparedView {
 impl From<Written> for ExportView {
     fn from(written: Written) -> Self {
         Self {
+            for_ollama: written.is_for_ollama(),
             path: written.path.display().to_string(),
             bytes: written.bytes,
             readers: written.readers,
@@ -99,7 +100,6 @@ impl From<Written> for ExportView {
             compared: written.compared,
             notes: written.notes,
             figures: figures(&written.details["compared"]),
-            for_ollama: written.for_ollama,
         }
     }
 }
