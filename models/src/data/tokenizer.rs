@@ -438,7 +438,7 @@ impl Tokenizer {
     }
 
     /// The tokens that the tokenizer puts before and after a text.
-    fn frame(&self) -> Result<(Vec<u32>, Vec<u32>)> {
+    pub fn frame(&self) -> Result<(Vec<u32>, Vec<u32>)> {
         let framed = self.library.encode("a", true).map_err(not_encoded)?;
         let is_added = |at: &usize| framed.get_special_tokens_mask()[*at] == 1;
         let count = framed.len();

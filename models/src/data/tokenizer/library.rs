@@ -1,19 +1,49 @@
-//! The library's tokenizer, with its panics as errors: parts of it trust the file that they were made from.
+//! The library's tokenizer, with its panics as errors: parts of it trust the file that they were made from. Each thread has
+//! its regular expressions to itself.
 
 use std::{ops::Deref, sync::Arc};
 
 use serde_json::Value;
-use tokenizers::{EncodeInput, Encoding, Result};
+use thread_local::ThreadLocal;
+use tokenizers::{
+    Encoding, Model, NormalizerWrapper, OffsetType, PreTokenizer, PreTokenizerWrapper, Result,
+    SplitDelimiterBehavior,
+    pre_tokenizers::{
+        sequence::Sequence,
+        split::{Split, SplitPattern},
+    },
+};
 
 use crate::{caught, limits};
 
+/// How GPT-2 splits a text into words.
+const GPT2_WORDS: &str =
+    r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
+
 /// A tokenizer of the library. Cheap to clone.
 #[derive(Debug, Clone)]
-pub(super) struct Library(Arc<tokenizers::Tokenizer>);
+pub(super) struct Library(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    whole: tokenizers::Tokenizer,
+    steps: ThreadLocal<Steps>,
+}
+
+/// The steps before the vocabulary, of one thread. They search with regular expressions, and each search of one that several
+/// threads share waits for the others: sixteen threads are slower than one then.
+#[derive(Debug)]
+struct Steps {
+    normalizer: Option<NormalizerWrapper>,
+    pre_tokenizer: Option<PreTokenizerWrapper>,
+}
 
 impl Library {
-    pub(super) fn new(library: tokenizers::Tokenizer) -> Self {
-        Self(Arc::new(library))
+    pub(super) fn new(whole: tokenizers::Tokenizer) -> Self {
+        Self(Arc::new(Shared {
+            whole,
+            steps: ThreadLocal::new(),
+        }))
     }
 
     /// Reads a tokenizer from the bytes of `tokenizer.json`.
@@ -33,24 +63,66 @@ impl Library {
         caught(|| tokenizers::Tokenizer::from_bytes(bytes))?
     }
 
-    pub(super) fn encode<'s>(
-        &self,
-        text: impl Into<EncodeInput<'s>> + Send,
-        add_special: bool,
-    ) -> Result<Encoding> {
-        caught(|| self.0.encode(text, add_special))?
+    /// The tokens of a text, with their bytes in it.
+    pub(super) fn encode(&self, text: &str, add_special: bool) -> Result<Encoding> {
+        caught(|| self.0.encode(text, add_special, OffsetType::Byte))?
     }
 
-    pub(super) fn encode_fast<'s>(
-        &self,
-        text: impl Into<EncodeInput<'s>> + Send,
-        add_special: bool,
-    ) -> Result<Encoding> {
-        caught(|| self.0.encode_fast(text, add_special))?
+    /// The same without the bytes, which takes less time.
+    pub(super) fn encode_fast(&self, text: &str, add_special: bool) -> Result<Encoding> {
+        caught(|| self.0.encode(text, add_special, OffsetType::None))?
     }
 
     pub(super) fn decode(&self, tokens: &[u32], skip_special: bool) -> Result<String> {
-        caught(|| self.0.decode(tokens, skip_special))?
+        caught(|| self.0.whole.decode(tokens, skip_special))?
+    }
+}
+
+impl Shared {
+    /// What the library's own function of this name does, with the steps of this thread.
+    fn encode(&self, text: &str, add_special: bool, offsets: OffsetType) -> Result<Encoding> {
+        let Self { whole, steps } = self;
+        let steps = steps.get_or(|| Steps::of(whole));
+        let added = whole.get_added_vocabulary();
+        let mut words = added.extract_and_normalize(steps.normalizer.as_ref(), text);
+        if let Some(pre_tokenizer) = &steps.pre_tokenizer {
+            pre_tokenizer.pre_tokenize(&mut words)?;
+        }
+        whole
+            .get_model()
+            .tokenize_in_pretokenized(&mut words, None)?;
+        let encoding = words.into_encoding(None, 0, offsets)?;
+        whole.post_process(encoding, None, add_special)
+    }
+}
+
+impl Steps {
+    fn of(library: &tokenizers::Tokenizer) -> Self {
+        Self {
+            normalizer: library.get_normalizer().cloned(),
+            pre_tokenizer: library.get_pre_tokenizer().cloned().map(own_expressions),
+        }
+    }
+}
+
+/// The same step with an expression of its own, where the library has one for the whole program.
+fn own_expressions(step: PreTokenizerWrapper) -> PreTokenizerWrapper {
+    match step {
+        PreTokenizerWrapper::Sequence(steps) => {
+            let own = steps.into_iter().map(own_expressions).collect();
+            PreTokenizerWrapper::Sequence(Sequence::new(own))
+        }
+        PreTokenizerWrapper::ByteLevel(bytes) if bytes.use_regex && !bytes.add_prefix_space => {
+            let words = SplitPattern::Regex(GPT2_WORDS.to_owned());
+            match Split::new(words, SplitDelimiterBehavior::Isolated, false) {
+                Ok(split) => PreTokenizerWrapper::Sequence(Sequence::new(vec![
+                    split.into(),
+                    bytes.use_regex(false).into(),
+                ])),
+                Err(_) => bytes.into(),
+            }
+        }
+        step => step,
     }
 }
 
@@ -87,7 +159,7 @@ impl Deref for Library {
     type Target = tokenizers::Tokenizer;
 
     fn deref(&self) -> &tokenizers::Tokenizer {
-        &self.0
+        &self.0.whole
     }
 }
 

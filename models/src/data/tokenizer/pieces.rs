@@ -199,8 +199,8 @@ mod tests {
         Tokenizer::assemble(library, Default::default())
     }
 
-    #[test]
-    fn pieces_have_the_tokens_of_the_whole_text_with_every_kind_of_tokenizer() {
+    /// Kinds of tokenizers by name: a normalizer and a pre-tokenizer.
+    fn kinds() -> Vec<(&'static str, Value, Value)> {
         let byte_level = json!({"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true});
         let split = |pattern: &str| {
             json!({"type": "Sequence", "pretokenizers": [
@@ -213,18 +213,25 @@ mod tests {
             {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]});
         let spaces = json!({"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious", "invert": false});
         let replaced = json!({"type": "Replace", "pattern": {"String": " "}, "content": "▁"});
-        let kinds = [
+        let plain = json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true});
+        let digits = json!({"type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": true}, plain]});
+        vec![
             ("byte level with a space before", Value::Null, byte_level),
+            ("byte level after digits", Value::Null, digits),
             ("GPT-2", Value::Null, split(GPT2)),
             ("Llama 3", json!({"type": "NFC"}), split(LLAMA3)),
             ("Metaspace before all", Value::Null, words("always")),
             ("Metaspace before the first", Value::Null, words("first")),
             ("Llama 2", sentence, Value::Null),
             ("Gemma", replaced, spaces),
-        ];
+        ]
+    }
+
+    #[test]
+    fn pieces_have_the_tokens_of_the_whole_text_with_every_kind_of_tokenizer() {
         let mut random = Random::new(3);
         let sample = text(&mut random, 20_000);
-        for (name, normalizer, pre_tokenizer) in kinds {
+        for (name, normalizer, pre_tokenizer) in kinds() {
             let tokenizer = learned(&sample, normalizer, pre_tokenizer);
             for _ in 0..2 {
                 let text = text(&mut random, 3 * PIECE_BYTES);
@@ -234,6 +241,24 @@ mod tests {
                 let located = tokenizer.encode_located(&text).unwrap();
                 assert!(located == whole, "{name}");
             }
+        }
+    }
+
+    #[test]
+    fn every_thread_has_the_tokens_of_the_library_with_every_kind_of_tokenizer() {
+        let mut random = Random::new(4);
+        let sample = text(&mut random, 20_000);
+        for (name, normalizer, pre_tokenizer) in kinds() {
+            let tokenizer = learned(&sample, normalizer, pre_tokenizer);
+            let texts: Vec<String> = (0..64).map(|_| text(&mut random, 2_000)).collect();
+            texts.par_iter().for_each(|text| {
+                let library: &tokenizers::Tokenizer = &tokenizer.library;
+                let expected = library.encode(text.as_str(), true).unwrap();
+                let found = tokenizer.library.encode(text, true).unwrap();
+                assert!(found == expected, "{name}: {text}");
+                let found = tokenizer.library.encode_fast(text, true).unwrap();
+                assert!(found.get_ids() == expected.get_ids(), "{name}: {text}");
+            });
         }
     }
 

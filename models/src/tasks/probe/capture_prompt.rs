@@ -66,6 +66,8 @@ pub struct Prompter<'a> {
     context: usize,
     /// What stands before and after the text in a prompt, in bytes.
     around: (usize, usize),
+    /// The tokens that the tokenizer puts before and after one. A template has them in its text.
+    frame: (Vec<u32>, Vec<u32>),
 }
 
 impl PromptRequest {
@@ -101,6 +103,10 @@ impl<'a> Prompter<'a> {
             position,
             context: model.network.context(),
             around: (0, 0),
+            frame: match rule.template {
+                Some(_) => Default::default(),
+                None => model.tokenizer.frame()?,
+            },
         };
         let marked = prompter.shown(MARK)?;
         let start = marked.find(MARK).ok_or_else(|| {
@@ -165,11 +171,9 @@ impl<'a> Prompter<'a> {
     fn asked(&self, row: &LabelledText) -> Result<Prompted> {
         let shown = self.shown(&row.text)?;
         let located = self.tokenizer.encode_located(&shown)?;
-        // A template has the special tokens in it; elsewhere the tokenizer puts them around the text.
-        let (tokens, offset) = match self.rule.template {
-            Some(_) => (located.tokens.clone(), 0),
-            None => framed(self.tokenizer, &shown, &located)?,
-        };
+        let (first, last) = &self.frame;
+        let tokens = [first, &located.tokens, last].map(Vec::as_slice).concat();
+        let offset = first.len();
         let (before, after) = self.around;
         let own = before..shown.len().saturating_sub(after).max(before);
         let picked = match self.position {
@@ -213,19 +217,6 @@ impl<'a> Prompter<'a> {
             picked,
         })
     }
-}
-
-/// The tokens with those that the tokenizer puts around a text, and how many of these stand before it.
-fn framed(tokenizer: &Tokenizer, text: &str, located: &Located) -> Result<(Vec<u32>, usize)> {
-    let tokens = tokenizer.encode(text, true)?;
-    let inner = &located.tokens;
-    let offset =
-        (0..=tokens.len().saturating_sub(inner.len())).find(|&at| tokens[at..].starts_with(inner));
-    let offset = offset.ok_or_else(|| {
-        let problem = "the tokenizer changes a text when it puts its special tokens around it";
-        Error::Data(problem.to_owned())
-    })?;
-    Ok((tokens, offset))
 }
 
 /// The places of the tokens that stand in one of these parts of the text, even with one letter.
