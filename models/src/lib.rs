@@ -21,6 +21,7 @@ pub mod limits;
 pub mod ops;
 pub mod optim;
 pub mod parameters;
+pub mod profile;
 pub mod random;
 pub mod tape;
 pub mod tasks;

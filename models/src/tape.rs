@@ -19,6 +19,7 @@ use candle_core::Tensor;
 use crate::{
     Error, Result,
     ops::{kernels::Kernel, sum::sum},
+    profile::{self, Made, Place},
 };
 
 /// A tensor in a forward pass, and the place where its gradient is collected if somebody wants it.
@@ -77,6 +78,8 @@ struct Step {
     output: usize,
     inputs: Vec<Option<usize>>,
     backward: Backward,
+    /// Nothing unless the pass is profiled.
+    made: Option<Made>,
 }
 
 /// Gradient of the output in; a gradient for each input out, `None` where there is none.
@@ -120,14 +123,13 @@ impl Value {
         inputs: &[&Value],
         backward: impl FnOnce(Tensor) -> Result<Vec<Option<Tensor>>> + 'static,
     ) -> Self {
+        let made = profile::made(&output, inputs.iter().map(|input| &input.tensor));
         match inputs.iter().find_map(|input| input.slot.as_ref()) {
             None => Self::constant(output),
-            Some(slot) => push(
-                &slot.record,
-                output,
-                inputs,
-                Box::new(|gradient, _| backward(gradient)),
-            ),
+            Some(slot) => {
+                let backward: Backward = Box::new(|gradient, _| backward(gradient));
+                push(&slot.record, output, inputs, (backward, made))
+            }
         }
     }
 }
@@ -226,10 +228,12 @@ impl Tape {
         let backward: Backward = Box::new(move |gradient, gradients| {
             let tape = Self::new(dropout_seed);
             let x = tape.input(input);
+            let again = profile::at(Place::Again);
             let output = segment(&tape, &x)?;
+            drop(again);
             tape.backward_to(&output, gradient, &[&x], gradients)
         });
-        Ok(push(&self.record, output, &[x], backward))
+        Ok(push(&self.record, output, &[x], (backward, None)))
     }
 
     /// Plays the record from `output`, a single number, and adds the gradient of every parameter to `gradients`.
@@ -248,6 +252,7 @@ impl Tape {
         inputs: &[&Value],
         gradients: &mut Gradients,
     ) -> Result<Vec<Option<Tensor>>> {
+        let _profiled = profile::at(Place::Backward);
         let Record {
             steps,
             slots,
@@ -269,7 +274,9 @@ impl Tape {
             let Some(gradient) = collected[step.output].take() else {
                 continue;
             };
+            let profiled = profile::back_through(step.made.as_ref());
             let input_gradients = (step.backward)(gradient, gradients)?;
+            drop(profiled);
             for (slot, gradient) in step.inputs.into_iter().zip(input_gradients) {
                 if let (Some(slot), Some(gradient)) = (slot, gradient) {
                     add_to(&mut collected[slot], gradient)?;
@@ -336,7 +343,7 @@ fn push(
     record: &Rc<RefCell<Record>>,
     output: Tensor,
     inputs: &[&Value],
-    backward: Backward,
+    (backward, made): (Backward, Option<Made>),
 ) -> Value {
     let slot = Slot {
         index: new_slot(record),
@@ -350,6 +357,7 @@ fn push(
         output: slot.index,
         inputs,
         backward,
+        made,
     });
     Value {
         tensor: output,
@@ -360,7 +368,10 @@ fn push(
 fn add_to(total: &mut Option<Tensor>, gradient: Tensor) -> Result<(), Error> {
     *total = Some(match total.take() {
         None => gradient,
-        Some(total) => sum(Kernel::Add, &total, &gradient)?,
+        Some(total) => {
+            let _profiled = profile::operation("sum of gradients");
+            sum(Kernel::Add, &total, &gradient)?
+        }
     });
     Ok(())
 }

@@ -17,7 +17,7 @@ pub(crate) mod puzzles;
 pub(crate) mod solve;
 mod starter;
 mod train;
-mod trial;
+pub(crate) mod trial;
 pub(crate) mod uses;
 
 use std::{

@@ -24,6 +24,7 @@ mod hub_server;
 mod hub_speed;
 mod predict;
 mod probe;
+mod profile;
 #[cfg(target_os = "linux")]
 mod ranks;
 mod red_or_blue;

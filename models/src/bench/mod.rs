@@ -22,6 +22,7 @@ use candle_core::Device;
 use serde::{Deserialize, Serialize};
 
 pub use clock::{Clock, Measured, StepWork};
+pub use roofline::ceilings;
 pub use size::Size;
 
 use crate::{

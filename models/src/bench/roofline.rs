@@ -6,14 +6,15 @@
 use candle_core::Tensor;
 
 use super::{
-    BANDWIDTH, BenchCase, BenchDevice, MATMUL, StepWork, Unit, Work, Workload, just_one,
-    size::RepeatedWeights, timed,
+    BANDWIDTH, BenchCase, BenchDevice, MATMUL, Size, StepWork, Unit, Variation, Work, Workload,
+    just_one, measure, size::RepeatedWeights, timed,
 };
 use crate::{
     Result,
     arch::{Initial, WeightRequest, Weights},
-    device::DeviceKind,
+    device::{DeviceKind, dtype::Dtype},
     ops::{elementwise::add, linear::linear},
+    profile::Ceilings,
     tape::Value,
 };
 
@@ -38,6 +39,27 @@ pub(super) static MEMORY: Workload = Workload {
     variations: just_one,
     prepare: read_and_write,
 };
+
+/// The seconds that each ceiling is measured for.
+const SECONDS: f64 = 0.5;
+
+/// What a device could do at best in this dtype. Nothing when it could not be measured.
+pub fn ceilings(place: &BenchDevice, dtype: Dtype, stop: &dyn Fn() -> bool) -> Option<Ceilings> {
+    let rate = |workload: &str| {
+        let case = BenchCase {
+            workload: workload.to_owned(),
+            size: Size::Small,
+            dtype: Some(dtype),
+            variation: Variation::default(),
+        };
+        let measured = measure(case, place, SECONDS, stop).measured;
+        measured.map(|it| it.per_second())
+    };
+    Some(Ceilings {
+        operations_per_second: rate(MATMUL)?,
+        bytes_per_second: rate(BANDWIDTH)?,
+    })
+}
 
 /// Columns and rows of a matrix that keeps such a device busy, and products in one step. On a processor no power of two,
 /// whose rows get into each other's way in the caches.

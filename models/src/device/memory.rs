@@ -37,6 +37,15 @@ pub fn memory(device: &Device) -> Result<Memory> {
     }
 }
 
+/// What is handed out of the memory of a device at this moment, in bytes: on the CPU by the allocator of the process. Nothing where
+/// that is not counted.
+pub fn bytes_in_use(device: &Device) -> Option<u64> {
+    match device {
+        Device::Cpu => heap_in_use(),
+        device => memory(device).ok().map(|memory| memory.used_bytes),
+    }
+}
+
 /// Waits until the device has done all its work, and gives memory that no tensor holds back to the system.
 ///
 /// On Metal this also is the only place where every error of the work before comes out.
@@ -212,6 +221,29 @@ fn trim(_: &Device) -> Result<()> {
 fn trim_heap() {
     // SAFETY: the call takes only memory that nobody holds.
     unsafe { libc::malloc_trim(0) };
+}
+
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn heap_in_use() -> Option<u64> {
+    // SAFETY: the call only reads what the allocator counts.
+    let counts = unsafe { libc::mallinfo2() };
+    Some((counts.uordblks + counts.hblkhd) as u64)
+}
+
+#[cfg(target_os = "macos")]
+fn heap_in_use() -> Option<u64> {
+    // SAFETY: the call fills the structure, of which every bit pattern is a value, with the sums of all zones.
+    let counts = unsafe {
+        let mut counts: libc::malloc_statistics_t = std::mem::zeroed();
+        libc::malloc_zone_statistics(std::ptr::null_mut(), &raw mut counts);
+        counts
+    };
+    Some(counts.size_in_use as u64)
+}
+
+#[cfg(not(any(all(target_os = "linux", target_env = "gnu"), target_os = "macos")))]
+fn heap_in_use() -> Option<u64> {
+    None
 }
 
 /// Other systems' allocators do so by themselves.

@@ -19,6 +19,7 @@ use crate::{
         kernels::{self, Kernel},
         wide_dtype, widen,
     },
+    profile,
     tape::Value,
 };
 
@@ -100,6 +101,17 @@ impl Spans {
         self.on_device.get().cloned()
     }
 
+    /// Multiplications and additions of attention of q [b, t, h, e], and of its way back: two products forward, five back.
+    fn operations(&self, q: &Tensor) -> [f64; 2] {
+        let pairs: f64 = self
+            .runs
+            .iter()
+            .map(|&(start, end)| f64::from(end - start))
+            .sum();
+        let dimensions = q.dims().iter().skip(2).product::<usize>() as f64;
+        [2.0, 5.0].map(|products| products * 2.0 * pairs * dimensions)
+    }
+
     /// Zero where a query sees a key and [`MASKED`] elsewhere: [b, 1, t, s].
     fn mask(&self, dtype: DType, device: &Device) -> Result<Tensor> {
         if let Some(mask) = self.mask.get() {
@@ -132,6 +144,8 @@ pub fn attention(
     spans: &Spans,
     scoring: Scoring,
 ) -> Result<Value> {
+    let _profiled = profile::operation("attention");
+    profile::computed(|| spans.operations(q.tensor()));
     if kernels::metal::attention::serves(q.tensor(), k.tensor(), v.tensor()) {
         return kernels::metal::attention::attention(q, k, v, spans, scoring);
     }

@@ -22,6 +22,7 @@ use crate::{
         kernels::{self, Kernel},
         wide_dtype, widen,
     },
+    profile,
     tape::Value,
 };
 
@@ -186,6 +187,7 @@ pub fn batch_norm(
     then: Then,
     epsilon: f64,
 ) -> Result<Normalized> {
+    let _profiled = profile::operation("batch norm");
     let rows = as_rows(x.tensor())?;
     let z = residual.map(|it| as_rows(it.tensor())).transpose()?;
     let count = rows.dim(0)?;

@@ -11,7 +11,7 @@
 use candle_core::{D, DType, Tensor};
 use serde::{Deserialize, Serialize};
 
-use crate::{Result, ops::widen, tape::Value};
+use crate::{Result, ops::widen, profile, tape::Value};
 
 /// How scores become probabilities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -33,6 +33,7 @@ pub fn classify(
     squash: Squash,
     smoothing: f64,
 ) -> Result<Value> {
+    let _profiled = profile::operation("classification loss");
     let dtype = scores.tensor().dtype();
     let x = widen(scores.tensor())?;
     let weights = weights.to_dtype(x.dtype())?.unsqueeze(1)?;
@@ -85,6 +86,7 @@ pub fn probabilities(scores: &Tensor, squash: Squash) -> Result<Tensor> {
 /// Σ w (max(x, 0) - x y + ln(1 + e^-|x|)): the loss of scores x [n] of yes, where y [n] is 1 for yes and 0 for no, and `weight`
 /// the same w for all -> one number, f32 or wider. Backward: w (σ(x) - y).
 pub fn yes_or_no(scores: &Value, truth: &Tensor, weight: f64) -> Result<Value> {
+    let _profiled = profile::operation("yes-or-no loss");
     let dtype = scores.tensor().dtype();
     let x = widen(scores.tensor())?;
     let truth = truth.to_dtype(x.dtype())?;

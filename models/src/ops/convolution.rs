@@ -19,6 +19,7 @@ use crate::{
         kernels::{self, Kernel},
         linear::{Term, project, project_back, sum_rows, weight_gradient},
     },
+    profile,
     tape::Value,
 };
 
@@ -70,6 +71,7 @@ pub fn convolution(
     bias: Option<&Value>,
     geometry: Geometry,
 ) -> Result<Value> {
+    let _profiled = profile::operation("convolution");
     let tensor = x.tensor().contiguous()?;
     let shape = Shape::of(&tensor, weight.tensor(), geometry)?;
     let numbers = weight.tensor().to_dtype(tensor.dtype())?.contiguous()?;

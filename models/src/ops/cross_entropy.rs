@@ -16,6 +16,7 @@ use crate::{
         linear::{Term, add_weight_gradient, project, project_back},
         rows_like, widen,
     },
+    profile,
     tape::Value,
 };
 
@@ -56,6 +57,7 @@ pub fn loss_of_targets(
     targets: &Targets,
     soft_cap: Option<f64>,
 ) -> Result<Value> {
+    let _profiled = profile::operation("head with cross-entropy");
     let all_rows = as_rows(hidden.tensor())?;
     let rows = all_rows.dim(0)?;
     if rows != targets.all.len() {
@@ -71,6 +73,16 @@ pub fn loss_of_targets(
             tokens,
             ..
         } = targets;
+        profile::computed(|| {
+            // Logits, and gradients of what is learned.
+            let products = [hidden, head]
+                .iter()
+                .filter(|it| it.wants_gradient())
+                .count()
+                + 1;
+            let sizes = head.tensor().elem_count() * learned.len();
+            [2.0 * (products * sizes) as f64, 0.0]
+        });
         return kernel(hidden, head, all, learned, soft_cap, *tokens);
     }
     in_chunks(hidden, head, &targets.taken()?, soft_cap, targets.tokens)

@@ -6,7 +6,7 @@
 use candle_core::Tensor;
 
 use crate::{
-    Result,
+    Result, profile,
     random::{Random, stable_hash},
     tape::{Tape, Value},
 };
@@ -49,6 +49,7 @@ impl Dropout {
 
 /// Dropout of an activation of any shape. `None` returns it unchanged.
 pub fn dropout(x: &Value, dropout: Option<Dropout>) -> Result<Value> {
+    let _profiled = profile::operation("dropout");
     let Some(dropout) = dropout else {
         return Ok(x.clone());
     };

@@ -10,11 +10,13 @@ use crate::{
         sum::sum,
         widen,
     },
+    profile,
     tape::Value,
 };
 
 /// x + y, of the same shape. Backward: the gradient goes to both. Saves nothing.
 pub fn add(x: &Value, y: &Value) -> Result<Value> {
+    let _profiled = profile::operation("add");
     let z = sum(Kernel::Add, x.tensor(), y.tensor())?;
     Ok(Value::record(z, &[x, y], |gradient| {
         Ok(vec![Some(gradient.clone()), Some(gradient)])
@@ -23,6 +25,7 @@ pub fn add(x: &Value, y: &Value) -> Result<Value> {
 
 /// s · x. Backward: s · g. Saves nothing.
 pub fn scale(x: &Value, factor: f64) -> Result<Value> {
+    let _profiled = profile::operation("scale");
     let y = times(factor, x.tensor())?;
     Ok(Value::record(y, &[x], move |gradient| {
         Ok(vec![Some(times(factor, &gradient)?)])
@@ -33,6 +36,7 @@ pub fn scale(x: &Value, factor: f64) -> Result<Value> {
 ///
 /// Backward: the gradient, with zeros around it. Saves nothing.
 pub fn narrow(x: &Value, dimension: impl Dim, start: usize, length: usize) -> Result<Value> {
+    let _profiled = profile::operation("narrow");
     let dimension = dimension.to_index(x.tensor().shape(), "narrow")?;
     let all = x.tensor().dim(dimension)?;
     let y = x
@@ -49,6 +53,7 @@ pub fn narrow(x: &Value, dimension: impl Dim, start: usize, length: usize) -> Re
 
 /// x, and y after it along the second dimension: [b, m, d] and [b, n, d] -> [b, m + n, d]. Saves nothing.
 pub fn join(x: &Value, y: &Value) -> Result<Value> {
+    let _profiled = profile::operation("join");
     let (m, n) = (x.tensor().dim(1)?, y.tensor().dim(1)?);
     let z = Tensor::cat(&[x.tensor(), y.tensor()], 1)?;
     Ok(Value::record(z, &[x, y], move |gradient: Tensor| {
@@ -59,6 +64,7 @@ pub fn join(x: &Value, y: &Value) -> Result<Value> {
 
 /// Zeros after the last column: x [.., d] -> [.., width]. Saves nothing.
 pub fn pad(x: &Value, width: usize) -> Result<Value> {
+    let _profiled = profile::operation("pad");
     let before = x.tensor().dim(D::Minus1)?;
     let y = x.tensor().pad_with_zeros(D::Minus1, 0, width - before)?;
     Ok(Value::record(y, &[x], move |gradient: Tensor| {
@@ -69,6 +75,7 @@ pub fn pad(x: &Value, width: usize) -> Result<Value> {
 
 /// The first two dimensions exchanged: x [m, n, ..] -> [n, m, ..]. Saves nothing.
 pub fn swap(x: &Value) -> Result<Value> {
+    let _profiled = profile::operation("transpose");
     let y = swapped(x.tensor())?;
     Ok(Value::record(y, &[x], move |gradient: Tensor| {
         Ok(vec![Some(swapped(&gradient)?)])
@@ -85,6 +92,7 @@ fn swapped(x: &Tensor) -> Result<Tensor> {
 
 /// The dimensions of x, of rank 4, in another order: `turn(x, [0, 3, 1, 2])` of [b, h, w, c] is [b, c, h, w]. Saves nothing.
 pub fn turn(x: &Value, order: [usize; 4]) -> Result<Value> {
+    let _profiled = profile::operation("transpose");
     let y = x.tensor().permute(order)?.contiguous()?;
     let mut back = [0; 4];
     for (to, from) in order.into_iter().enumerate() {
@@ -97,6 +105,7 @@ pub fn turn(x: &Value, order: [usize; 4]) -> Result<Value> {
 
 /// φ(x). Backward: g ⊙ φ'(x). Saves x.
 pub fn activate(x: &Value, then: Then) -> Result<Value> {
+    let _profiled = profile::operation("activation");
     let dtype = x.tensor().dtype();
     let before = x.tensor().clone();
     let y = then.apply(&widen(&before)?)?.to_dtype(dtype)?;
@@ -108,6 +117,7 @@ pub fn activate(x: &Value, then: Then) -> Result<Value> {
 
 /// The same numbers in another shape.
 pub fn reshape(x: &Value, shape: &[usize]) -> Result<Value> {
+    let _profiled = profile::operation("reshape");
     let before = x.tensor().dims().to_vec();
     let y = reshaped(x.tensor(), shape)?;
     Ok(Value::record(y, &[x], move |gradient: Tensor| {
@@ -124,6 +134,7 @@ fn reshaped(x: &Tensor, shape: &[usize]) -> Result<Tensor> {
 
 /// The same numbers in another dtype; the gradient is converted back.
 pub fn convert(x: &Value, dtype: DType) -> Result<Value> {
+    let _profiled = profile::operation("conversion");
     let before = x.tensor().dtype();
     let y = x.tensor().to_dtype(dtype)?;
     Ok(Value::record(y, &[x], move |gradient| {

@@ -5,6 +5,7 @@ use candle_core::Tensor;
 use crate::{
     Error, Result,
     ops::kernels::{self, Kernel},
+    profile,
     tape::Value,
 };
 
@@ -12,6 +13,7 @@ use crate::{
 ///
 /// Backward: the rows' gradients are added up in the table's, in f32 or wider. Saves the tokens.
 pub fn embedding(table: &Value, tokens: &Tensor) -> Result<Value> {
+    let _profiled = profile::operation("embedding");
     let (_, width) = table.tensor().dims2()?;
     let flat = tokens.flatten_all()?;
     let mut dims = tokens.dims().to_vec();

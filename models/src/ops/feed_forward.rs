@@ -19,6 +19,7 @@ use crate::{
         linear::{Term, project, project_back, weight_gradient},
         weight::Converted,
     },
+    profile,
     tape::Value,
 };
 
@@ -39,6 +40,7 @@ pub fn feed_forward(
     activation: Activation,
     along: Along,
 ) -> Result<Value> {
+    let _profiled = profile::operation("feed-forward");
     let matrix = along.matrix(x.tensor())?;
     let both = along.multiply(up.numbers(), &matrix)?;
     let y = along.multiply(down.numbers(), &gated::halves(&both, activation, along)?)?;

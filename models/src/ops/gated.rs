@@ -13,6 +13,7 @@ use crate::{
         kernels::{self, Kernel},
         widen,
     },
+    profile,
     tape::Value,
 };
 
@@ -29,6 +30,7 @@ pub enum Activation {
 
 /// y = φ(gate) ⊙ up, of the same shape [.., f].
 pub fn gated(gate: &Value, up: &Value, activation: Activation) -> Result<Value> {
+    let _profiled = profile::operation("gated activation");
     if kernels::metal::serves(Kernel::Gated, &[gate.tensor(), up.tensor()]) {
         return kernels::metal::gated::gated(gate, up, activation);
     }

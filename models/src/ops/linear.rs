@@ -15,6 +15,7 @@ use crate::{
         weight::{Matrix, Weight},
         wide_dtype,
     },
+    profile,
     tape::Value,
 };
 
@@ -24,6 +25,7 @@ use crate::{
 /// gradient comes back in its own dtype. A weight without a slot is frozen and costs nothing in backward but the product
 /// for dx.
 pub fn linear(x: &Value, weight: impl Into<Weight>, bias: Option<&Value>) -> Result<Value> {
+    let _profiled = profile::operation("linear");
     let weight = weight.into();
     let rows = as_rows(x.tensor())?;
     let matrix = weight.matrix();
@@ -92,7 +94,7 @@ impl<'a> Term<'a> {
 /// Σ factor · x Wᵀ + c over the terms: x [n, i], W [o, i], c [o] -> [n, o]. `kernel` is that of the operation it is a
 /// part of, here and in the products below.
 pub(crate) fn project(kernel: Kernel, terms: &[Term], bias: Option<&Tensor>) -> Result<Tensor> {
-    note(terms);
+    note(terms)?;
     if kernels::cpu::linear::serves(kernel, terms) {
         return kernels::cpu::linear::project(terms, bias);
     }
@@ -109,7 +111,7 @@ pub(crate) fn project(kernel: Kernel, terms: &[Term], bias: Option<&Tensor>) -> 
 
 /// Σ factor · g W over the terms: g [n, o], W [o, i] -> [n, i].
 pub(crate) fn project_back(kernel: Kernel, terms: &[Term]) -> Result<Tensor> {
-    note(terms);
+    note(terms)?;
     if kernels::cpu::linear::serves(kernel, terms) {
         return kernels::cpu::linear::project_back(terms);
     }
@@ -211,6 +213,8 @@ pub(crate) fn weight_gradient(
     factor: f64,
 ) -> Result<Tensor> {
     kernels::metal::note("product");
+    let (rows, outputs) = gradient.dims2()?;
+    profile::multiplied(outputs, rows, x.dim(1)?);
     if kernels::cpu::serves(kernel, &[gradient, x]) {
         return kernels::cpu::linear::weight_gradient(gradient, x, factor);
     }
@@ -229,13 +233,16 @@ pub(crate) fn weight_gradient(
     Ok(gradient.t()?.matmul(&x)?)
 }
 
-fn note(terms: &[Term]) {
+fn note(terms: &[Term]) -> Result<()> {
     for term in terms {
+        let (outputs, inputs) = term.weight.dims2()?;
+        profile::multiplied(term.x.dim(0)?, inputs, outputs);
         kernels::metal::note("product");
         if term.weight.dtype() != term.x.dtype() {
             kernels::metal::note("conversion");
         }
     }
+    Ok(())
 }
 
 fn sum_terms(

@@ -19,6 +19,7 @@ use crate::{
         sum::sum,
         weight::Weight,
     },
+    profile,
     tape::Value,
 };
 
@@ -55,6 +56,7 @@ impl AdaptedLinear {
 /// The outputs of layers that read the same x [.., i]: see [`linear_with_adapter`]. All of them have to be used, or the gradient of x
 /// is not whole.
 pub fn linears_with_adapters(x: &Value, layers: &[AdaptedLinear]) -> Result<Vec<Value>> {
+    let _profiled = profile::operation("linear with adapter");
     #[cfg(feature = "cuda")]
     if kernels::cuda::lora::serves(x, layers) {
         return kernels::cuda::lora::linears_with_adapters(x, layers);
@@ -77,6 +79,7 @@ pub fn linear_with_adapter(
     bias: Option<&Value>,
     adapter: &Adapter,
 ) -> Result<Value> {
+    let _profiled = profile::operation("linear with adapter");
     let weight = weight.into().matrix();
     if kernels::metal::lora::serves(x.tensor()) {
         return kernels::metal::lora::linear_with_adapter(x, weight, bias, adapter);

@@ -19,6 +19,7 @@ use crate::{
         linear::sum_rows,
         rows_like, widen,
     },
+    profile,
     tape::Value,
 };
 
@@ -26,6 +27,7 @@ use crate::{
 ///
 /// `weight_offset` is added to the weight: 0, or 1 for the Gemma family, whose checkpoints store w - 1.
 pub fn rms_norm(x: &Value, weight: &Value, weight_offset: f64, epsilon: f64) -> Result<Value> {
+    let _profiled = profile::operation("RMS norm");
     if kernels::metal::serves(Kernel::RmsNorm, &[x.tensor()]) {
         return kernels::metal::norm::rms_norm(x, weight, weight_offset, epsilon);
     }
@@ -66,6 +68,7 @@ pub fn rms_norm(x: &Value, weight: &Value, weight_offset: f64, epsilon: f64) -> 
 
 /// Layer norm: x [.., d], weight w [d], bias c [d] -> [.., d].
 pub fn layer_norm(x: &Value, weight: &Value, bias: &Value, epsilon: f64) -> Result<Value> {
+    let _profiled = profile::operation("layer norm");
     if kernels::metal::serves(Kernel::LayerNorm, &[x.tensor()]) {
         return kernels::metal::norm::layer_norm(x, weight, bias, epsilon);
     }
@@ -106,6 +109,7 @@ pub fn layer_norm(x: &Value, weight: &Value, bias: &Value, epsilon: f64) -> Resu
 
 /// RMS norm of the sum x + z without a weight, over one dimension: of the same shape as both.
 pub fn residual_norm(x: &Value, branch: &Value, along: Along, epsilon: f64) -> Result<Value> {
+    let _profiled = profile::operation("residual norm");
     let tensors = [x.tensor(), branch.tensor()];
     if kernels::metal::serves(Kernel::ResidualNorm, &tensors) {
         return kernels::metal::norm::residual_norm(x, branch, along, epsilon);

@@ -2,7 +2,7 @@
 
 use candle_core::Tensor;
 
-use crate::{Result, ops::widen, tape::Value};
+use crate::{Result, ops::widen, profile, tape::Value};
 
 /// A token before all patches, and a vector for each place added: patches [b, h, w, d], class [1, 1, d], positions [1, 1 + h w, d]
 /// -> [b, 1 + h w, d].
@@ -10,6 +10,7 @@ use crate::{Result, ops::widen, tape::Value};
 /// Backward, with the gradient g: to the patches g without its first token, to the positions the sum of g over b, and to the class the
 /// first of that. Saves nothing.
 pub fn with_class_token(patches: &Value, class: &Value, positions: &Value) -> Result<Value> {
+    let _profiled = profile::operation("class token");
     let shape = patches.tensor().shape().clone();
     let (b, h, w, d) = shape.dims4()?;
     let dtype = patches.tensor().dtype();

@@ -14,6 +14,7 @@ use crate::{
         kernels::{self, Kernel},
         widen,
     },
+    profile,
     tape::Value,
 };
 
@@ -24,6 +25,7 @@ const MAX_PLACES: usize = 256;
 ///
 /// Errors: [`Error::Data`] where a window has no place, has more than 256, or lies outside of the picture as a whole.
 pub fn max_pool(x: &Value, window: Geometry) -> Result<Value> {
+    let _profiled = profile::operation("max pool");
     let tensor = x.tensor().contiguous()?;
     let (pictures, height, width, channels) = tensor.dims4()?;
     let Geometry {
@@ -51,6 +53,7 @@ pub fn max_pool(x: &Value, window: Geometry) -> Result<Value> {
 
 /// The mean of all places of each channel: [n, h, w, c] -> [n, c].
 pub fn mean_pool(x: &Value) -> Result<Value> {
+    let _profiled = profile::operation("mean pool");
     let (pictures, height, width, channels) = x.tensor().dims4()?;
     let dtype = x.tensor().dtype();
     let places = height * width;

@@ -17,6 +17,7 @@ use crate::{
         kernels::{self, Kernel},
         wide_dtype, widen,
     },
+    profile,
     tape::Value,
 };
 
@@ -262,6 +263,7 @@ fn bounds([mut low, mut high]: [f64; 2], width: usize, truncate: bool) -> (f64, 
 
 /// Turns the heads of x [b, t, h, e] by the angles of their positions -> [b, t, h, e].
 pub fn rope(x: &Value, rotation: &Rotation) -> Result<Value> {
+    let _profiled = profile::operation("rope");
     let y = rotate(x.tensor(), rotation, false)?;
     let rotation = rotation.clone();
     Ok(Value::record(y, &[x], move |gradient: Tensor| {

@@ -17,6 +17,7 @@ pub mod loss_scale;
 pub mod memory_fallback;
 pub mod nccl;
 pub mod plan;
+pub mod profile;
 #[cfg(feature = "cuda")]
 pub(crate) mod recorded;
 mod rejected_step;

@@ -15,6 +15,7 @@ use crate::{
     Error, Result,
     device::memory::{give_recorded_back, release_for_recording},
     ops::kernels::cuda::graph::{Graph, record, rehearse},
+    profile,
     random::stable_hash,
     tape::{FixedPass, Gradients},
 };
@@ -161,6 +162,10 @@ pub(super) fn pass<T: Task>(
     targets: f64,
     loss_scale: f64,
 ) -> Result<Option<(Tensor, Gradients)>> {
+    // Operations of a recorded pass can't be told apart.
+    if profile::is_on() {
+        return Ok(None);
+    }
     let Some(device) = device_of(task).filter(Device::is_cuda) else {
         return Ok(None);
     };

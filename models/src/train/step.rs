@@ -22,6 +22,7 @@ use crate::{
     Error, Result,
     device::memory::note_peak,
     optim::{Prepared, clip, schedule::Schedule},
+    profile::{self, Place},
     random::stable_hash,
     tape::{Gradients, Tape, Value},
 };
@@ -133,9 +134,11 @@ pub(super) fn learn<T: Task>(
     task: &mut T,
     state: &mut TrainState,
 ) -> Result<Attempt> {
+    let profiled = profile::at(Place::Data);
     let batches: Vec<T::Batch> = (0..plan.batch.accumulate)
         .map(|_| task.next_batch())
         .collect::<Result<_>>()?;
+    drop(profiled);
     learn_from(plan, task, state, &batches)
 }
 
@@ -187,16 +190,8 @@ pub(super) fn learn_from<T: Task>(
 
     let learning_rate = schedule(plan).at(step) * state.progress.rate_factor;
     let factor = clip::clip_scale(gradient_norm, plan.clip_norm) / loss_scale;
-    state
-        .optimizer
-        .step_prepared(&prepared, learning_rate, factor)
+    update(task, state, &prepared, learning_rate, factor)
         .map_err(|error| in_update(step, error))?;
-    task.stepped(step + 1)
-        .map_err(|error| in_update(step, error))?;
-    if let Some(ema) = &mut state.ema {
-        ema.update(task.parameters())
-            .map_err(|error| in_update(step, error))?;
-    }
     state.progress.norms.add(gradient_norm);
     if let Some(loss_scale) = &mut state.progress.loss_scale {
         loss_scale.went_well();
@@ -209,6 +204,29 @@ pub(super) fn learn_from<T: Task>(
         spike,
         pass_seconds: seconds,
     }))
+}
+
+/// Changes the weights, and what follows them.
+fn update<T: Task>(
+    task: &mut T,
+    state: &mut TrainState,
+    prepared: &Prepared,
+    learning_rate: f64,
+    factor: f64,
+) -> Result<()> {
+    let _profiled = profile::at(Place::Update);
+    let step = state.progress.step;
+    let profiled = profile::operation("optimizer");
+    state
+        .optimizer
+        .step_prepared(prepared, learning_rate, factor)?;
+    drop(profiled);
+    task.stepped(step + 1)?;
+    if let Some(ema) = &mut state.ema {
+        let _profiled = profile::operation("moving average");
+        ema.update(task.parameters())?;
+    }
+    Ok(())
 }
 
 /// Names memory that ran out where some weights may have changed already.
@@ -238,6 +256,8 @@ fn pass<T: Task>(
         None => own?,
     };
     // A device is still computing: what can be prepared for the update is.
+    let _update = profile::at(Place::Update);
+    let _norm = profile::operation("norm of the gradients");
     let prepared = state.optimizer.prepare(task.parameters(), &gradients)?;
     let (loss, norm) = clip::loss_and_norm(&loss, &gradients)?;
     if let Some(together) = &mut state.together {
@@ -294,7 +314,9 @@ pub(super) fn passes<L: FnOnce(&Tape) -> Result<Value>>(
     let mut sum = Vec::new();
     for (dropout_seed, loss) in losses {
         let tape = Tape::new(dropout_seed).with_loss_scale(loss_scale);
+        let forward = profile::at(Place::Forward);
         let loss = loss(&tape)?;
+        drop(forward);
         sum.push(loss.tensor().to_dtype(DType::F32)?);
         note_peak(loss.tensor().device());
         tape.backward(&loss, loss_scale, &mut gradients)?;

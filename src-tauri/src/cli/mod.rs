@@ -12,6 +12,7 @@ mod hub;
 mod pictures;
 mod predict;
 mod probe;
+mod profile;
 mod puzzles;
 mod runs;
 mod serve;
@@ -95,6 +96,7 @@ enum Command {
     Device(device::Arguments),
     Check(check::Arguments),
     Bench(bench::Arguments),
+    Profile(profile::Arguments),
     /// Be an engine: do what the app asks on standard input.
     #[command(hide = true)]
     Worker,
@@ -241,6 +243,7 @@ fn run(global: &GlobalArguments, command: Command, terminal: &Terminal) -> Resul
         Command::Hub(arguments) => hub::run(arguments, &host, terminal),
         Command::Check(arguments) => check::run(arguments, &host, terminal),
         Command::Bench(arguments) => bench::run(arguments, &host, terminal),
+        Command::Profile(arguments) => profile::run(arguments, &host, terminal),
         Command::Device(arguments) => device::run(arguments, &host, terminal),
         Command::Worker => Ok(Ended::Done),
     }

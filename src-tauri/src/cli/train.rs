@@ -164,11 +164,7 @@ pub(super) fn start(
     host: &Host,
     terminal: &Terminal,
 ) -> Result<(Ended, Option<Run>)> {
-    let model = with_kind!(TaskRequest, &mut request.task, K, task => K::model(task));
-    if let Some(model) = model.and_then(|model| model.to_str())
-        && !how.only_plan
-        && hub::offer(model, how.yes, host, terminal)? == Ended::Stopped
-    {
+    if !how.only_plan && !has_its_model(&mut request, how.yes, host, terminal)? {
         return Ok((Ended::Stopped, None));
     }
     let resolved = host.plan(request)?;
@@ -186,6 +182,20 @@ pub(super) fn start(
     }
     let run = runs::create(&host.paths, &resolved)?;
     Ok((follow(&run, false, host, terminal)?, Some(run)))
+}
+
+/// Whether the model of a request is on this machine, after it was offered to fetch it.
+pub(super) fn has_its_model(
+    request: &mut AnyRequest,
+    yes: bool,
+    host: &Host,
+    terminal: &Terminal,
+) -> Result<bool> {
+    let model = with_kind!(TaskRequest, &mut request.task, K, task => K::model(task));
+    match model.and_then(|model| model.to_str()) {
+        Some(model) => Ok(hub::offer(model, yes, host, terminal)? != Ended::Stopped),
+        None => Ok(true),
+    }
 }
 
 /// Shows a plan and what it costs. That it does not fit is said, and no reason not to show it.
@@ -218,7 +228,7 @@ fn show_plan(
         if let Some(warning) = tried.warning {
             terminal.warn(warning);
         }
-        forecast = Some(tried.forecast);
+        forecast = Some(tried.found);
     }
     match (&forecast, terminal.json) {
         (Some(forecast), false) => terminal.part(cost::forecast(forecast, resolved)),

@@ -41,7 +41,7 @@ pub(super) fn try_run(app: State<'_, App>, filled: Filled) -> Result<MeasureView
     let plan = resolve(&app, &filled)?.plan;
     let stop = || app.stop_trial.load(Ordering::SeqCst);
     match app.host.try_steps(&plan, &stop)? {
-        Some(tried) => Ok(tried.forecast.into()),
+        Some(tried) => Ok(tried.found.into()),
         None => Err(AppError::failed(
             "the trial was stopped before it knew anything",
         )),

@@ -1,9 +1,11 @@
-//! A few steps of a run, before it starts: what it will take, measured.
+//! A few steps of a run, before it starts: what it will take, measured, and where that goes.
 //!
 //! Deliberately absent: how steps are tried and what follows from them, which is the models' crate.
 
 use std::{
-    fs, process,
+    fs,
+    path::PathBuf,
+    process,
     sync::atomic::{AtomicUsize, Ordering},
     time::Duration,
 };
@@ -11,12 +13,14 @@ use std::{
 use models::{
     device::RequestedDevice,
     figures,
+    profile::Ceilings,
     tasks::AnyPlan,
     train::{
         TrainEvent,
         fit::{fewer_rows, room, with_rows},
         forecast::Forecast,
         memory_fallback::message_for_rows,
+        profile::Profile,
     },
 };
 
@@ -45,12 +49,19 @@ const SHORT_ON_CUDA: f64 = 5e15;
 const LIMIT: Duration = Duration::from_secs(30 * 60);
 
 /// What came of a trial.
-pub(crate) struct Tried {
-    pub(crate) forecast: Forecast,
+pub(crate) struct Tried<T> {
+    pub(crate) found: T,
     /// What was free of the device's memory before it.
     pub(crate) free_bytes: Option<u64>,
     /// Who else used the device meanwhile, in a sentence.
     pub(crate) warning: Option<String>,
+}
+
+/// Where a few steps of a plan spent their time and memory.
+pub(crate) struct Profiled {
+    pub(crate) profile: Profile,
+    /// What the device could do at best, where it could be measured.
+    pub(crate) ceilings: Option<Ceilings>,
 }
 
 impl Host {
@@ -60,20 +71,48 @@ impl Host {
         &self,
         plan: &AnyPlan,
         stop: &dyn Fn() -> bool,
-    ) -> Result<Option<Tried>> {
-        /// Two may proceed at once, each with a folder for what it saves.
-        static TRIALS: AtomicUsize = AtomicUsize::new(0);
-
-        let mut hear = |reply| match reply {
+    ) -> Result<Option<Tried<Forecast>>> {
+        let ask = |plan, folder| Ask::Try { plan, folder };
+        let hear = |reply| match reply {
             Reply::Tried { forecast } => Some(forecast),
             _ => None,
         };
+        self.in_trial(plan, ask, hear, stop)
+    }
+
+    /// Takes a few steps of a plan in an engine of their own. Returns where they spent their time and memory, or nothing when it
+    /// was stopped.
+    pub(crate) fn profile(
+        &self,
+        plan: &AnyPlan,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Option<Tried<Profiled>>> {
+        let ask = |plan, folder| Ask::Profile { plan, folder };
+        let hear = |reply| match reply {
+            Reply::Profiled { profile, ceilings } => Some(Profiled {
+                profile: *profile,
+                ceilings,
+            }),
+            _ => None,
+        };
+        self.in_trial(plan, ask, hear, stop)
+    }
+
+    /// Asks an engine of its own for something about a plan of which nothing is kept. Returns its answer, or nothing
+    /// when it was stopped.
+    fn in_trial<R>(
+        &self,
+        plan: &AnyPlan,
+        ask: impl FnOnce(Box<AnyPlan>, PathBuf) -> Ask,
+        mut hear: impl FnMut(Reply) -> Option<R>,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Option<Tried<R>>> {
+        /// Two may proceed at once, each with a folder for what it saves.
+        static TRIALS: AtomicUsize = AtomicUsize::new(0);
+
         let number = TRIALS.fetch_add(1, Ordering::Relaxed);
         let name = format!(".trial-{}-{number}", process::id());
-        let ask = Ask::Try {
-            plan: Box::new(plan.clone()),
-            folder: self.paths.runs.join(&name),
-        };
+        let ask = ask(Box::new(plan.clone()), self.paths.runs.join(&name));
         let mut engine = Engine::start(self.kind_of(plan.run.device), None)?;
         engine.limit(LIMIT);
         let devices = engine.devices().iter();
@@ -91,8 +130,8 @@ impl Host {
             None if !stop() => Err(AppError::failed(
                 "the engine ended the trial without a word",
             )),
-            tried => Ok(tried.map(|forecast| Tried {
-                forecast,
+            tried => Ok(tried.map(|found| Tried {
+                found,
                 free_bytes,
                 warning: in_use::warning(&others, &plan.run.device.to_string()),
             })),
@@ -118,7 +157,7 @@ impl Host {
         let plan = run.plan()?;
         let tried = self.try_steps(&plan, &|| control() != Control::Continue);
         let Ok(Some(Tried {
-            forecast,
+            found: forecast,
             free_bytes,
             warning,
         })) = tried

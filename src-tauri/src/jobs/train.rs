@@ -10,18 +10,21 @@ use std::{
 };
 
 use models::{
+    bench::{self, BenchDevice},
     checkpoint::keep::{Checkpoint, Checkpoints},
     device::{
         self, Choice,
         memory::reset_peak,
         pressure::{PressureWatch, Scarce},
     },
+    profile::Ceilings,
     tasks::AnyPlan,
     train::{
         self, Kind, Observer, RunPlan, Task, TrainEvent, TrainPlan, TrainState,
         forecast::{self, Forecast},
         group::Together,
         kind::RunPlace,
+        profile::{self, Profile},
         state::{read_saved, save_piece},
         tree::Part,
     },
@@ -134,6 +137,33 @@ fn try_steps_of<K: Kind>(
     };
     let trial = forecast::trial(plan, &mut task, &needed, opening_seconds, &mut save, stop)?;
     Ok(trial.and_then(|trial| Forecast::new(&plan.run, &needed, &trial)))
+}
+
+/// Takes a few steps of a run and keeps nothing. Returns where they spent their time and memory, and what the device could do at
+/// best, or nothing when it was stopped.
+pub(super) fn profile_steps(
+    AnyPlan { run, task }: AnyPlan,
+    folder: &Path,
+    stop: &dyn Fn() -> bool,
+) -> Result<Option<(Profile, Option<Ceilings>)>> {
+    let choice = choose(run.device, run.strict)?;
+    let place = BenchDevice {
+        device: device::open(&choice)?,
+        choice,
+        avoid_kernels: run.avoid_kernels.clone(),
+    };
+    let dtype = run.dtype.compute;
+    let profile = with_kind!(TaskPlan, task, K, task => {
+        let plan = TrainPlan { run, task };
+        let place = RunPlace {
+            device: &place.device,
+            learned_from: None,
+            folder,
+        };
+        let mut task = K::open(&plan, &place)?;
+        profile::profile(&plan, &mut task, stop)?
+    });
+    Ok(profile.map(|profile| (profile, bench::ceilings(&place, dtype, stop))))
 }
 
 /// How long a save takes. Nothing where the disk does not take it; the run will say so.

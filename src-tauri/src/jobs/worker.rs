@@ -194,6 +194,15 @@ fn obey(ask: Ask, open: &mut Option<Open>, control: &ControlState) -> Result<()>
             }
             Ok(())
         }
+        Ask::Profile { plan, folder } => {
+            *open = None;
+            let profiled = train::profile_steps(*plan, &folder, &|| control.stop())?;
+            if let Some((profile, ceilings)) = profiled {
+                let profile = Box::new(profile);
+                send(&Reply::Profiled { profile, ceilings });
+            }
+            Ok(())
+        }
         Ask::OpenChat { .. }
         | Ask::Watch { .. }
         | Ask::Steer { .. }

@@ -11,6 +11,7 @@ use models::{
     check::{CheckRow, Fallback, Fault},
     data::starter::Exchange,
     device::{Checked, FoundDevice, RequestedDevice},
+    profile::Ceilings,
     tasks::{
         AnyPlan,
         picture::classifier::About,
@@ -26,7 +27,7 @@ use models::{
         },
         starter::Examination,
     },
-    train::{TrainEvent, forecast::Forecast},
+    train::{TrainEvent, forecast::Forecast, profile::Profile},
 };
 use serde::{Deserialize, Serialize};
 
@@ -46,6 +47,12 @@ pub(crate) enum Ask {
     Train { folder: PathBuf, force: bool },
     /// Take a few steps of a run that is only tried, and keep nothing.
     Try {
+        plan: Box<AnyPlan>,
+        /// Where it may write what it saves for a moment.
+        folder: PathBuf,
+    },
+    /// Take a few steps of a run, say where they spend their time and memory, and keep nothing.
+    Profile {
         plan: Box<AnyPlan>,
         /// Where it may write what it saves for a moment.
         folder: PathBuf,
@@ -204,6 +211,11 @@ pub(crate) enum Reply {
     Happened { event: RecordedEvent },
     /// What follows from a few steps.
     Tried { forecast: Forecast },
+    /// Where a few steps spent their time and memory, and what the device could do at best.
+    Profiled {
+        profile: Box<Profile>,
+        ceilings: Option<Ceilings>,
+    },
     /// A case of the device check was tried.
     Checked { row: CheckRow },
     /// What works instead of a case.

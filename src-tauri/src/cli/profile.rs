@@ -1,0 +1,283 @@
+//! `anneal profile`: where a training step spends its time and memory.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::atomic::Ordering,
+};
+
+use clap::ValueEnum;
+use console::style;
+use models::{
+    device::RequestedDevice,
+    figures::{bytes, count, duration},
+    profile::{Ceilings, Place, Span},
+    tasks::AnyPlan,
+    train::profile::{Profile, ProfilePart},
+};
+use serde_json::{Value as Json, json};
+
+use super::{
+    Ended,
+    terminal::{Terminal, count_interrupts},
+    train::{has_its_model, refuse_what_does_not_fit},
+};
+use crate::{
+    host::{Host, trial::Profiled},
+    store::{run_file, runs},
+    wire::error::{AppError, Result},
+};
+
+/// Operations that take less than this share of a step are told together.
+const SMALL: f64 = 0.002;
+
+/// Show where a training step spends its time and memory, operation by operation.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  anneal profile run.yaml                    take a few steps of a run that was not started
+  anneal profile my-run --by memory          the same for a run that was, by what each operation keeps
+  anneal profile run.yaml --set batch.rows=8 --trace step.json    write a timeline for https://ui.perfetto.dev")]
+pub(super) struct Arguments {
+    /// A run file, or the id of a run. Nothing of it is changed.
+    #[arg(value_name = "RUN_FILE|RUN")]
+    run: String,
+    /// auto, cpu, metal, cuda, or cuda:1 for the second one.
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<RequestedDevice>,
+    /// Change any field of the run file, such as batch.rows=8. May be repeated.
+    #[arg(long, value_name = "FIELD=VALUE")]
+    set: Vec<String>,
+    /// Show the operations by time or by memory.
+    #[arg(long, value_enum, default_value_t = By::Time)]
+    by: By,
+    /// Also write one step as a timeline, which Perfetto and Chrome open.
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// Download the model from the Hugging Face Hub if it isn’t on this machine, without asking.
+    #[arg(long, short)]
+    yes: bool,
+    /// Take the steps even if they may not fit in memory.
+    #[arg(long)]
+    force: bool,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum By {
+    Time,
+    Memory,
+}
+
+pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Result<Ended> {
+    let path = Path::new(&arguments.run);
+    let request = match path.is_file() {
+        true => run_file::read(path)?,
+        false => {
+            let run = runs::find(&host.paths, &arguments.run).map_err(|error| AppError {
+                message: error.message.replacen(
+                    "there is no run",
+                    "there is no file and no run",
+                    1,
+                ),
+                ..error
+            })?;
+            run_file::read(&run.plan_file())?
+        }
+    };
+    let device = json!(arguments.device);
+    let fields = [("device".to_owned(), device)];
+    let fields = fields.into_iter().filter(|(_, value)| !value.is_null());
+    let request = run_file::put_fields(request, fields.collect::<Vec<_>>())?;
+    let mut request = run_file::set(request, &arguments.set)?;
+    if !has_its_model(&mut request, arguments.yes, host, terminal)? {
+        return Ok(Ended::Stopped);
+    }
+    let resolved = host.plan(request)?;
+    for warning in &resolved.warnings {
+        terminal.warn(warning);
+    }
+    if !arguments.force {
+        refuse_what_does_not_fit(&resolved)?;
+    }
+    let interrupts = count_interrupts()?;
+    terminal.note("taking a few real steps …");
+    let stop = || interrupts.load(Ordering::SeqCst) > 0;
+    let Some(tried) = host.profile(&resolved.plan, &stop)? else {
+        return Ok(Ended::Stopped);
+    };
+    if let Some(warning) = &tried.warning {
+        terminal.warn(warning);
+    }
+    let Profiled { profile, ceilings } = &tried.found;
+    if let Some(path) = &arguments.trace {
+        let written = fs::write(path, trace(&profile.spans).to_string());
+        written.map_err(AppError::file("write the timeline", path))?;
+    }
+    if terminal.json {
+        terminal.json(&as_json(profile, ceilings.as_ref()))?;
+        return Ok(Ended::Done);
+    }
+    for line in summary(profile, &resolved.plan) {
+        terminal.line(line);
+    }
+    terminal.line("");
+    terminal.table(&rows(profile, ceilings.as_ref(), arguments.by));
+    if let Some(ceilings) = ceilings {
+        terminal.note(format_args!(
+            "\nbest: of what this device does at most, as measured: {:.1} billion operations and {} a second",
+            ceilings.operations_per_second / 1e9,
+            bytes(ceilings.bytes_per_second as u64),
+        ));
+    }
+    if let Some(path) = &arguments.trace {
+        terminal.note(format_args!(
+            "the timeline of a step is in `{}`; open it at https://ui.perfetto.dev",
+            path.display()
+        ));
+    }
+    Ok(Ended::Done)
+}
+
+/// What a step takes as a whole.
+fn summary(profile: &Profile, plan: &AnyPlan) -> Vec<String> {
+    let millis = |millis: f64| match millis < 1e3 {
+        true => format!("{millis:.1} ms"),
+        false => duration(millis / 1e3),
+    };
+    let mut lines = vec![format!(
+        "{} on {}, the median of {}",
+        style(format!("A step takes {}", millis(profile.step_millis))).bold(),
+        plan.run.device,
+        count(profile.steps as u64),
+    )];
+    if plan.run.device != RequestedDevice::Cpu {
+        lines.push(format!(
+            "Profiled it takes {}: each operation waits for the one before it, which they don’t in a run.",
+            millis(profile.profiled_millis)
+        ));
+    }
+    if let Some(peak) = &profile.peak {
+        lines.push(format!(
+            "At most {} are in use, in {} ({})",
+            bytes(peak.bytes),
+            peak.operation,
+            place(peak.place)
+        ));
+    }
+    lines
+}
+
+fn rows(profile: &Profile, ceilings: Option<&Ceilings>, by: By) -> Vec<Vec<String>> {
+    let mut parts: Vec<&ProfilePart> = profile.parts.iter().collect();
+    let kept = |part: &ProfilePart| part.kept_bytes.unwrap_or_default();
+    if matches!(by, By::Memory) {
+        parts.sort_by_key(|part| std::cmp::Reverse(kept(part)));
+    }
+    let header = [
+        "operation",
+        "where",
+        "calls",
+        "time",
+        "share",
+        "kept",
+        "moved",
+        "best",
+    ];
+    let header = header.map(|it| style(it).dim().to_string()).to_vec();
+    let is_small = |part: &&&ProfilePart| part.share < SMALL && kept(part).unsigned_abs() < 1 << 20;
+    let (small, large): (Vec<_>, Vec<_>) = parts.iter().partition(|part| is_small(part));
+    let row = |part: &&ProfilePart| {
+        let best = ceilings.and_then(|it| part.share_of_best(it));
+        vec![
+            part.operation.clone(),
+            place(part.place).to_owned(),
+            right(count(part.calls as u64), 6),
+            right(format!("{:.2} ms", part.millis), 11),
+            right(format!("{:.1} %", part.share * 100.0), 7),
+            right(part.kept_bytes.map_or(String::new(), signed), 9),
+            right(moved(part.moved_bytes), 8),
+            right(
+                best.map_or(String::new(), |it| format!("{:.0} %", it * 100.0)),
+                6,
+            ),
+        ]
+    };
+    let mut rows = vec![header];
+    rows.extend(large.iter().map(row));
+    if !small.is_empty() {
+        let millis: f64 = small.iter().map(|part| part.millis).sum();
+        let share: f64 = small.iter().map(|part| part.share).sum();
+        rows.push(vec![
+            format!("{} more", small.len()),
+            String::new(),
+            String::new(),
+            right(format!("{millis:.2} ms"), 11),
+            right(format!("{:.1} %", share * 100.0), 7),
+        ]);
+    }
+    rows
+}
+
+fn right(words: String, width: usize) -> String {
+    format!("{words:>width$}")
+}
+
+fn signed(count: i64) -> String {
+    let sign = if count < 0 { "-" } else { "" };
+    format!("{sign}{}", bytes(count.unsigned_abs()))
+}
+
+fn moved(count: u64) -> String {
+    match count {
+        0 => String::new(),
+        count => bytes(count),
+    }
+}
+
+fn place(place: Place) -> &'static str {
+    match place {
+        Place::Data => "data",
+        Place::Forward => "forward",
+        Place::Backward => "backward",
+        Place::Again => "forward again",
+        Place::Update => "update",
+    }
+}
+
+fn as_json(profile: &Profile, ceilings: Option<&Ceilings>) -> Json {
+    let part = |part: &ProfilePart| {
+        let mut made = json!(part);
+        made["share_of_best"] = json!(ceilings.and_then(|it| part.share_of_best(it)));
+        made
+    };
+    json!({
+        "steps": profile.steps,
+        "step_millis": profile.step_millis,
+        "profiled_millis": profile.profiled_millis,
+        "peak": profile.peak,
+        "best": ceilings,
+        "parts": profile.parts.iter().map(part).collect::<Vec<_>>(),
+    })
+}
+
+/// A step in the format of Chrome's trace viewer: <https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU>.
+fn trace(spans: &[Span]) -> Json {
+    let event = |span: &Span| {
+        json!({
+            "name": span.operation,
+            "cat": place(span.place),
+            "ph": "X",
+            "ts": span.start_micros,
+            "dur": span.micros,
+            "pid": 1,
+            "tid": 1,
+            "args": {
+                "place": place(span.place),
+                "moved_bytes": span.moved_bytes,
+                "operations": span.operations,
+            },
+        })
+    };
+    let events: Vec<Json> = spans.iter().map(event).collect();
+    json!({"displayTimeUnit": "ms", "traceEvents": events})
+}

@@ -1,0 +1,89 @@
+//! `anneal profile` as a user meets it in the terminal.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::{
+    app::App,
+    train::{events, tiny},
+};
+
+#[test]
+fn a_profile_names_the_operations_of_a_step_and_keeps_nothing() {
+    let app = tiny("");
+    app.anneal("profile run.yaml")
+        .ended(0)
+        .shows("A step takes")
+        .shows("linear")
+        .shows("head with cross-entropy")
+        .shows("backward")
+        .shows("optimizer");
+    assert!(app.anneal("runs").stdout.is_empty());
+}
+
+#[test]
+fn the_parts_of_a_profile_are_all_of_its_step() {
+    let app = tiny("gradient_checkpointing: true\n");
+    let profile = profile(&app, "profile run.yaml --trace step.json");
+    let parts = profile["parts"].as_array().unwrap();
+    let places = |operation: &str| {
+        let named = parts.iter().filter(|it| it["operation"] == operation);
+        let places = named.map(|it| it["place"].as_str().unwrap());
+        let mut places: Vec<&str> = places.collect();
+        places.sort_unstable();
+        places
+    };
+    assert_eq!(places("linear"), ["again", "backward", "forward"]);
+    assert_eq!(places("optimizer"), ["update"]);
+    let share: f64 = parts.iter().map(|it| it["share"].as_f64().unwrap()).sum();
+    assert!((share - 1.0).abs() < 1e-9, "{share}");
+    let products = parts.iter().find(|it| it["operation"] == "linear").unwrap();
+    assert!(products["operations"].as_f64() > Some(0.0));
+    assert!(products["share_of_best"].as_f64() > Some(0.0));
+
+    let trace: Value =
+        serde_json::from_str(&fs::read_to_string(app.folder().join("step.json")).unwrap()).unwrap();
+    let spans = trace["traceEvents"].as_array().unwrap();
+    assert!(spans.iter().any(|it| it["name"] == "linear"));
+    assert!(
+        spans
+            .iter()
+            .all(|it| it["ph"] == "X" && it["dur"].as_f64() >= Some(0.0))
+    );
+}
+
+/// Only where the allocator counts what it has handed out.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[test]
+fn what_operations_keep_forward_is_given_back_on_the_way_back() {
+    let app = tiny("");
+    let profile = profile(&app, "profile run.yaml --by memory");
+    let kept = |place: &str| -> i64 {
+        let parts = profile["parts"].as_array().unwrap().iter();
+        let kept = parts.filter(|it| it["place"] == place);
+        kept.map(|it| it["kept_bytes"].as_i64().unwrap()).sum()
+    };
+    let (forward, backward) = (kept("forward"), kept("backward"));
+    assert!(forward > 100_000 && backward < 0, "{forward} {backward}");
+    assert!(profile["peak"]["bytes"].as_i64() > Some(forward));
+}
+
+#[test]
+fn a_run_that_was_trained_can_be_profiled() {
+    let app = tiny("steps: 4\n");
+    events(&app, &["train", "run.yaml", "--json"]);
+    app.anneal("profile animals --set batch.rows=2")
+        .ended(0)
+        .shows("A step takes");
+    let refused = app.anneal("profile nothing");
+    refused.ended(2);
+    let words = "there is no file and no run `nothing`";
+    assert!(refused.stderr.contains(words), "{refused:?}");
+}
+
+fn profile(app: &App, command: &str) -> Value {
+    let profiled = app.anneal(&format!("{command} --json"));
+    profiled.ended(0);
+    serde_json::from_str(&profiled.stdout).unwrap()
+}
