@@ -111,10 +111,18 @@ pub(crate) fn run() -> Result<()> {
             send(&Reply::Beat);
         }
     });
-    let engine = thread::Builder::new()
-        .name("engine".to_owned())
-        .stack_size(STACK_BYTES)
-        .spawn(move || work(&asks, &control));
+    let engine = with_the_main_heap(move || {
+        let (sender, started) = mpsc::channel();
+        let engine = thread::Builder::new()
+            .name("engine".to_owned())
+            .stack_size(STACK_BYTES)
+            .spawn(move || {
+                let _ = sender.send(());
+                work(&asks, &control)
+            });
+        let _ = started.recv();
+        engine
+    });
     let engine =
         engine.map_err(|error| AppError::failed(format!("could not start the engine: {error}")))?;
     engine
@@ -465,8 +473,7 @@ fn try_device(ask: Ask, control: &ControlState) -> Result<()> {
 }
 
 /// Has the allocator keep what it was given for the next tensor. Without this, glibc maps and unmaps every larger one
-/// anew, and a step of training spends much of its time in page faults. All threads share one heap: one of a thread's own
-/// has no room for 64 MB at once, so that such a tensor would be mapped anew all the same.
+/// anew, and a step of training spends much of its time in page faults.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn keep_memory() {
     const BYTES: libc::c_int = 1 << 30;
@@ -474,9 +481,47 @@ fn keep_memory() {
     unsafe {
         libc::mallopt(libc::M_MMAP_THRESHOLD, BYTES);
         libc::mallopt(libc::M_TRIM_THRESHOLD, BYTES);
-        libc::mallopt(libc::M_ARENA_MAX, 1);
+        libc::mallopt(libc::M_ARENA_TEST, libc::c_int::MAX);
     }
 }
 
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 fn keep_memory() {}
+
+/// Has the thread that `start` starts take its memory from the main heap, and each of those that compute beside it from a heap of its
+/// own. In one heap, threads that turn texts into tokens wait for each other at every word. But a heap of a thread's own has no
+/// room for 64 MB at once: a tensor of that size, which the engine's thread makes, would be mapped anew each time.
+///
+/// glibc gives each new thread a heap that nobody has any more, then a new one until there may be no more, then the main one. So
+/// other threads take as many as will be needed and leave them when the engine has its own.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn with_the_main_heap<T>(start: impl FnOnce() -> T) -> T {
+    let until_started = Mutex::new(());
+    let (sender, taken) = mpsc::channel();
+    thread::scope(|scope| {
+        let waiting = locked(&until_started);
+        let take = |sender: Sender<Box<u8>>| {
+            let until_started = &until_started;
+            move || {
+                // The first thing that is made decides on the heap.
+                let _ = sender.send(Box::new(0u8));
+                drop(locked(until_started));
+            }
+        };
+        let count = thread::available_parallelism().map_or(1, |count| count.get());
+        // Where the system allows no more threads, there are fewer heaps.
+        let spawn = |_| thread::Builder::new().spawn_scoped(scope, take(sender.clone()));
+        let spawned = (0..count).map(spawn).filter(Result::is_ok).count();
+        let _ = taken.iter().take(spawned).count();
+        // SAFETY: the call only sets a number in the allocator.
+        unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
+        let started = start();
+        drop(waiting);
+        started
+    })
+}
+
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+fn with_the_main_heap<T>(start: impl FnOnce() -> T) -> T {
+    start()
+}
