@@ -101,16 +101,7 @@ pub(crate) fn run() -> Result<()> {
     });
     let control = Arc::new(ControlState::default());
     let (sender, asks) = mpsc::channel();
-    {
-        let control = control.clone();
-        thread::spawn(move || read(&sender, &control));
-    }
-    thread::spawn(|| {
-        loop {
-            thread::sleep(BEAT);
-            send(&Reply::Beat);
-        }
-    });
+    let of_engine = control.clone();
     let engine = with_the_main_heap(move || {
         let (sender, started) = mpsc::channel();
         let engine = thread::Builder::new()
@@ -118,10 +109,17 @@ pub(crate) fn run() -> Result<()> {
             .stack_size(STACK_BYTES)
             .spawn(move || {
                 let _ = sender.send(());
-                work(&asks, &control)
+                work(&asks, &of_engine)
             });
         let _ = started.recv();
         engine
+    });
+    thread::spawn(move || read(&sender, &control));
+    thread::spawn(|| {
+        loop {
+            thread::sleep(BEAT);
+            send(&Reply::Beat);
+        }
     });
     let engine =
         engine.map_err(|error| AppError::failed(format!("could not start the engine: {error}")))?;
@@ -508,7 +506,10 @@ fn with_the_main_heap<T>(start: impl FnOnce() -> T) -> T {
                 drop(locked(until_started));
             }
         };
-        let count = thread::available_parallelism().map_or(1, |count| count.get());
+        // As many as compute, without the engine's, and the two that read and beat.
+        let threads = thread::available_parallelism().map_or(1, |threads| threads.get() + 1);
+        // Each reserves 64 MB of addresses, which such a limit counts.
+        let count = if has_limited_addresses() { 0 } else { threads };
         // Where the system allows no more threads, there are fewer heaps.
         let spawn = |_| thread::Builder::new().spawn_scoped(scope, take(sender.clone()));
         let spawned = (0..count).map(spawn).filter(Result::is_ok).count();
@@ -519,6 +520,17 @@ fn with_the_main_heap<T>(start: impl FnOnce() -> T) -> T {
         drop(waiting);
         started
     })
+}
+
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn has_limited_addresses() -> bool {
+    let mut limit = libc::rlimit {
+        rlim_cur: libc::RLIM_INFINITY,
+        rlim_max: libc::RLIM_INFINITY,
+    };
+    // SAFETY: the call fills the structure that it is given.
+    unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) };
+    limit.rlim_cur != libc::RLIM_INFINITY
 }
 
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
