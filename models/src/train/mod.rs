@@ -47,7 +47,7 @@ use crate::{Error, Result, checkpoint::keep::Checkpoints, ops::kernels};
 use look::{look, sample};
 use rejected_step::{message_for_taken, roll_back};
 use saving::Saver;
-use step::{Attempt, Learned, learn, step};
+use step::{Attempt, Learned, one_step, step};
 use unused_memory::{memory_of, yield_memory};
 
 /// How a call of [`train`] ended.
@@ -178,11 +178,7 @@ pub fn try_steps<T: Task>(
             break;
         }
         let started = Instant::now();
-        if task.own_step(state.progress.step, &|| !stop())?.is_none() {
-            // A step that could not be taken took its time all the same.
-            let _ = learn(plan, task, state)?;
-        }
-        state.progress.step += 1;
+        one_step(plan, task, state, stop)?;
         millis.push(started.elapsed().as_secs_f64() * 1e3);
     }
     Ok(millis)

@@ -11,17 +11,14 @@ use candle_core::Device;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Task, TrainState,
-    plan::{RunPlan, TrainPlan},
-    step::learn,
-    tree,
+    Task, TrainState, plan::TrainPlan, spike::median, step::one_step, tree,
     unused_memory::device_of,
 };
 use crate::{
     Result,
     device::memory::bytes_in_use,
     ops::kernels,
-    profile::{Ceilings, Peak, Place, Recording, Span, at, record},
+    profile::{Ceilings, Peak, Place, Recording, Span, record},
 };
 
 /// Steps that are measured at least, and at most where they are short.
@@ -115,7 +112,7 @@ pub fn profile<T: Task, P: tree::Part>(
         one_step(plan, task, &mut state, stop)
     });
     memory?;
-    if stop() {
+    if stop() || plain.is_empty() {
         return Ok(None);
     }
     let steps = recordings.len();
@@ -131,32 +128,11 @@ pub fn profile<T: Task, P: tree::Part>(
     }))
 }
 
-fn one_step<T: Task>(
-    plan: &RunPlan,
-    task: &mut T,
-    state: &mut TrainState,
-    stop: &dyn Fn() -> bool,
-) -> Result<()> {
-    // What belongs to no place is what the loop does around its passes.
-    let _profiled = at(Place::Update);
-    if task.own_step(state.progress.step, &|| !stop())?.is_none() {
-        // A step that could not be taken took its time all the same.
-        let _ = learn(plan, task, state)?;
-    }
-    state.progress.step += 1;
-    Ok(())
-}
-
 fn timed(device: &Device, work: impl FnOnce() -> Result<()>) -> Result<f64> {
     let started = Instant::now();
     work()?;
     device.synchronize()?;
     Ok(started.elapsed().as_secs_f64() * 1e3)
-}
-
-fn median(mut millis: Vec<f64>) -> f64 {
-    millis.sort_by(f64::total_cmp);
-    millis.get(millis.len() / 2).copied().unwrap_or_default()
 }
 
 /// The operations of some steps together, and what they kept in another.

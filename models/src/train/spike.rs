@@ -89,7 +89,7 @@ impl Norms {
 }
 
 /// The middle of some numbers, of which there is at least one.
-fn median(mut numbers: Vec<f64>) -> f64 {
+pub(super) fn median(mut numbers: Vec<f64>) -> f64 {
     let middle = numbers.len() / 2;
     *numbers.select_nth_unstable_by(middle, f64::total_cmp).1
 }

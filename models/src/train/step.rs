@@ -127,13 +127,26 @@ fn learn_or_put_back<T: Task>(
     }
 }
 
-/// One update of the weights, from `accumulate` micro-batches. Changes no weight when a number is not finite, or the
-/// gradient is a spike for which the run can go back.
-pub(super) fn learn<T: Task>(
+/// A step that is only measured: of the task’s own, or one of gradients.
+pub(super) fn one_step<T: Task>(
     plan: &RunPlan,
     task: &mut T,
     state: &mut TrainState,
-) -> Result<Attempt> {
+    stop: &dyn Fn() -> bool,
+) -> Result<()> {
+    // What belongs to no place of a profile is what is done around the passes.
+    let _profiled = profile::at(Place::Update);
+    if task.own_step(state.progress.step, &|| !stop())?.is_none() {
+        // A step that could not be taken took its time all the same.
+        let _ = learn(plan, task, state)?;
+    }
+    state.progress.step += 1;
+    Ok(())
+}
+
+/// One update of the weights, from `accumulate` micro-batches. Changes no weight when a number is not finite, or the
+/// gradient is a spike for which the run can go back.
+fn learn<T: Task>(plan: &RunPlan, task: &mut T, state: &mut TrainState) -> Result<Attempt> {
     let profiled = profile::at(Place::Data);
     let batches: Vec<T::Batch> = (0..plan.batch.accumulate)
         .map(|_| task.next_batch())

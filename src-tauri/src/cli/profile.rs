@@ -9,6 +9,7 @@ use std::{
 use clap::ValueEnum;
 use console::style;
 use models::{
+    bench::Unit,
     device::RequestedDevice,
     figures::{bytes, count, duration},
     profile::{Ceilings, Place, Span},
@@ -24,7 +25,7 @@ use super::{
 };
 use crate::{
     host::{Host, trial::Profiled},
-    store::{run_file, runs},
+    store::{benchmarks::rate, run_file, runs},
     wire::error::{AppError, Result},
 };
 
@@ -84,10 +85,9 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
             run_file::read(&run.plan_file())?
         }
     };
-    let device = json!(arguments.device);
-    let fields = [("device".to_owned(), device)];
-    let fields = fields.into_iter().filter(|(_, value)| !value.is_null());
-    let request = run_file::put_fields(request, fields.collect::<Vec<_>>())?;
+    let device = arguments.device;
+    let device = device.map(|device| ("device".to_owned(), json!(device)));
+    let request = run_file::put_fields(request, device)?;
     let mut request = run_file::set(request, &arguments.set)?;
     if !has_its_model(&mut request, arguments.yes, host, terminal)? {
         return Ok(Ended::Stopped);
@@ -124,9 +124,9 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
     terminal.table(&rows(profile, ceilings.as_ref(), arguments.by));
     if let Some(ceilings) = ceilings {
         terminal.note(format_args!(
-            "\nbest: of what this device does at most, as measured: {:.1} billion operations and {} a second",
-            ceilings.operations_per_second / 1e9,
-            bytes(ceilings.bytes_per_second as u64),
+            "\nbest: of what this device does at most, as measured: {} and {}",
+            rate(ceilings.operations_per_second, Unit::Operations),
+            rate(ceilings.bytes_per_second, Unit::Bytes),
         ));
     }
     if let Some(path) = &arguments.trace {
