@@ -66,7 +66,8 @@ describe("a model that chats", () => {
     for (const path of ["/v1/models", "/models", "/v1/models/", "/models/tiny", "/health", "/health/"]) {
       assert.equal((await ask(server, { path })).status, 200, path);
     }
-    assert.equal((await ask(server, { path: "/v1/embeddings" })).status, 404);
+    assert.equal((await ask(server, { path: "/v1/responses" })).status, 404);
+    assert.equal((await ask(server, { path: "/v1/embeddings" })).status, 405);
     assert.equal((await ask(server, { path: "/v1/chat/completions" })).status, 405);
   });
 
@@ -182,6 +183,57 @@ describe("a model that chats", () => {
     assert.deepEqual(stopped.choices[0].logprobs.content.map(({ token }) => token), ["H", "i", " "]);
   });
 
+  test("writes an object of JSON where that is wanted, whatever the model would say", async () => {
+    const wanted = { response_format: { type: "json_object" }, temperature: 1, top_p: 1, max_tokens: 300 };
+    let objects = 0;
+    for (let seed = 0; seed < 16; seed++) {
+      const { choices: [{ message, finish_reason }] } = await chat({ ...wanted, seed });
+      assert.ok(["stop", "length"].includes(finish_reason));
+      if (finish_reason === "length") continue;
+      const object = JSON.parse(message.content);
+      assert.equal(typeof object, "object");
+      assert.ok(!Array.isArray(object));
+      objects += 1;
+    }
+    assert.ok(objects > 3, `${objects} of 16 ended`);
+    // The likeliest is no sign that could come, so it takes the first that can; a stream is the same.
+    const { text } = await drain(await chat({ ...wanted, seed: 1, stream: true }));
+    assert.equal(text, (await chat({ ...wanted, seed: 1 })).choices[0].message.content);
+    assert.match((await chat({ response_format: { type: "json_object" }, max_tokens: 300 })).choices[0].message.content, /^\s*\{/);
+  });
+
+  test("makes vectors of texts, the mean of their states", async () => {
+    const width = 260;
+    // The state of a token of this model is the token, and nothing else.
+    const near = (vector, counts) => {
+      const length = Math.hypot(...Object.values(counts));
+      assert.equal(vector.length, width);
+      vector.forEach((number, at) => assert.ok(Math.abs(number - (counts[String.fromCharCode(at)] ?? 0) / length) < 1e-5, `${at}: ${number}`));
+    };
+    // The client asks for base64 by itself, and takes it apart.
+    const { data, model, object, usage, pooling } = await client.embeddings.create({ model: server.model, input: ["aab", "zz"] });
+    assert.deepEqual([object, model, data.map(({ index }) => index)], ["list", "tiny", [0, 1]]);
+    near(data[0].embedding, { a: 2, b: 1 });
+    near(data[1].embedding, { z: 2 });
+    assert.deepEqual(usage, { prompt_tokens: 5, total_tokens: 5 });
+    assert.match(pooling, /mean of the hidden states/);
+    for (const input of ["ab", [97, 98], [[97, 98]]]) {
+      const asked = { model: "default", input, encoding_format: "float", dimensions: width };
+      near((await client.embeddings.create(asked)).data[0].embedding, { a: 1, b: 1 });
+    }
+    for (const [more, param] of [
+      [{ input: "" }, "input"], [{ input: [] }, "input"], [{ input: {} }, "input"], [{ input: [[9_999]] }, "input"], [{ input: undefined }, "input"],
+      [{ input: "a", dimensions: 2 }, "dimensions"], [{ input: "a", encoding_format: "hex" }, "encoding_format"],
+      [{ input: Array(3_000).fill("a") }, "input"],
+    ]) {
+      const error = await refused(client.embeddings.create({ model: "default", ...more }), OpenAI.BadRequestError, 400);
+      assert.equal(error.param, param);
+    }
+    const error = await refused(client.embeddings.create({ model: "default", input: "x".repeat(context + 1) }), OpenAI.BadRequestError, 400);
+    assert.equal(error.code, "context_length_exceeded");
+    await refused(client.embeddings.create({ model: "other", input: "a" }), OpenAI.NotFoundError, 404);
+  });
+
   test("refuses what it can't do, by the name of the field", async () => {
     const tools = [{ type: "function", function: { name: "f", parameters: {} } }];
     const image = [{ role: "user", content: [{ type: "image_url", image_url: { url: "data:," } }] }];
@@ -189,7 +241,8 @@ describe("a model that chats", () => {
       [{ temperature: -1 }, "temperature"], [{ temperature: "hot" }, "temperature"], [{ top_p: 2 }, "top_p"],
       [{ max_tokens: 0 }, "max_tokens"], [{ max_completion_tokens: 1.5 }, "max_completion_tokens"], [{ n: 2 }, "n"],
       [{ stop: ["a", "b", "c", "d", "e"] }, "stop"], [{ stop: 7 }, "stop"], [{ stop: "x".repeat(2_000) }, "stop"],
-      [{ tools }, "tools"], [{ response_format: { type: "json_object" } }, "response_format"],
+      [{ tools }, "tools"], [{ response_format: { type: "json_schema", json_schema: { name: "x" } } }, "response_format"],
+      [{ response_format: "json" }, "response_format"],
       [{ logprobs: true, top_logprobs: 21 }, "top_logprobs"], [{ top_logprobs: 3 }, "top_logprobs"],
       [{ logit_bias: { 1: 200 } }, "logit_bias"], [{ logit_bias: { x: 1 } }, "logit_bias"], [{ stream: "yes" }, "stream"],
       [{ messages: [] }, "messages"], [{ messages: [{ role: "robot", content: "" }] }, "messages[0].role"],

@@ -4,6 +4,7 @@
 //! reads only what is new.
 
 pub mod chances;
+mod json;
 pub mod sample;
 pub mod stop;
 
@@ -19,6 +20,7 @@ use crate::{
     ops::kernels::{self, metal::in_pool},
 };
 use chances::Chances;
+use json::JsonText;
 use sample::{Biases, Sampler, SamplingSettings};
 use stop::{Passed, StopTexts};
 
@@ -92,6 +94,8 @@ pub struct Wanted {
     pub biases: Biases,
     /// When the answer ends.
     pub limits: Limits,
+    /// Whether it is one object of JSON. It ends with it.
+    pub is_json: bool,
     /// How many of the most probable tokens are told with each one that is written. Without it, no probabilities are.
     pub likeliest: Option<usize>,
     /// Reads all of the prompt, also what is in the cache: numbers that were computed in other groups of tokens can differ in their
@@ -246,18 +250,27 @@ impl Generator {
         let (limits, context) = (&wanted.limits, self.network.context());
         let mut stream = tokenizer.stream_decoder();
         let mut stops = StopTexts::new(&limits.stop);
+        let mut json = wanted
+            .is_json
+            .then(|| JsonText::new(tokenizer, &limits.stop_tokens));
         let (text, tokens) = (&mut answer.text, &mut answer.tokens);
         let mut ended = loop {
             if tokens.len() == limits.max_tokens {
                 break Ended::MaxTokens;
             }
-            let token = sampler.next(&logits, tokens)?;
+            let token = match &json {
+                Some(json) => sampler.next_of(&logits, tokens, Some(&|it| json.forbid(it)))?,
+                None => sampler.next(&logits, tokens)?,
+            };
             if tokenizer.special.stop.contains(&token) || limits.stop_tokens.contains(&token) {
                 break Ended::StopToken;
             }
             let chances = wanted.likeliest;
             let chances = chances.map(|most| Chances::of(&logits, token, most, tokenizer));
             tokens.push(token);
+            if let Some(json) = &mut json {
+                json.push(tokenizer, token);
+            }
             let passed = stops.push(&stream.push(token)?);
             let (Passed::On(piece) | Passed::Stopped(piece)) = &passed;
             text.push_str(piece);
@@ -269,6 +282,7 @@ impl Generator {
             match (show(written), passed) {
                 (_, Passed::Stopped(_)) => break Ended::StopText,
                 (ControlFlow::Break(()), _) => break Ended::Asked,
+                _ if json.as_ref().is_some_and(JsonText::is_over) => break Ended::StopToken,
                 _ if self.cache.read().len() + 1 >= context => break Ended::Context,
                 _ => logits = self.step(&[token], true)?,
             }

@@ -1,7 +1,7 @@
 //! Choosing the next token from scores.
 //!
-//! In this order, each on what the one before left: biases of single tokens, penalties by presence and by count, repetition penalty over the tokens of one answer (Keskar et al.,
-//! 2019, <https://arxiv.org/abs/1909.05858>), temperature, top-k, top-p (Holtzman et al., 2019,
+//! In this order, each on what the one before left: tokens that may not come next, biases of single tokens, penalties by presence and
+//! by count, repetition penalty over the tokens of one answer (Keskar et al., 2019, <https://arxiv.org/abs/1909.05858>), temperature, top-k, top-p (Holtzman et al., 2019,
 //! <https://arxiv.org/abs/1904.09751>), min-p (Nguyen et al., 2024, <https://arxiv.org/abs/2407.01082>), the draw. It is
 //! the order of transformers.
 
@@ -145,9 +145,19 @@ impl Sampler {
 
     /// The next token, from scores [v] and the tokens `written` so far.
     pub fn next(&mut self, logits: &Tensor, written: &[u32]) -> Result<u32> {
+        self.next_of(logits, written, None)
+    }
+
+    /// The same of those whose scores `forbid` does not make negative infinity.
+    pub fn next_of(
+        &mut self,
+        logits: &Tensor,
+        written: &[u32],
+        forbid: Option<&dyn Fn(&mut [f32])>,
+    ) -> Result<u32> {
         let penalizes = self.settings.repetition_penalty != 1.0 && !written.is_empty();
         let is_biased = !self.biases.is_none();
-        if self.settings.temperature < COLDEST && !penalizes && !is_biased {
+        if self.settings.temperature < COLDEST && !penalizes && !is_biased && forbid.is_none() {
             // One value that is not finite makes the sum so; the likeliest among such would be token 0, for ever.
             let sum = logits.to_dtype(DType::F32)?.sum_all()?;
             let sum = sum.to_scalar::<f32>()?;
@@ -160,6 +170,9 @@ impl Sampler {
         if !scores.iter().all(|score| score.is_finite()) {
             return Err(not_finite());
         }
+        if let Some(forbid) = forbid {
+            forbid(&mut scores);
+        }
         if is_biased {
             self.biases.apply(&mut scores, written);
         }
@@ -170,8 +183,8 @@ impl Sampler {
                 written,
             );
         }
-        let mut candidates: Vec<(u32, f64)> =
-            (0..).zip(scores.iter().map(|it| f64::from(*it))).collect();
+        let candidates = (0..).zip(scores.iter().map(|it| f64::from(*it)));
+        let mut candidates: Vec<(u32, f64)> = candidates.filter(|it| it.1.is_finite()).collect();
         if self.settings.temperature < COLDEST {
             let likeliest = candidates
                 .iter()
@@ -252,7 +265,7 @@ fn not_finite() -> Error {
 }
 
 fn no_scores() -> Error {
-    Error::Data("the model knows no token".to_owned())
+    Error::Data("the model knows no token that could come next".to_owned())
 }
 
 #[cfg(test)]

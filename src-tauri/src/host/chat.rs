@@ -26,7 +26,7 @@ use crate::{
     },
     wire::{
         chat::{ChatSettings, Led, Prompt, Said, ScoredToken, SteerBy},
-        completion::{Completed, Completion, Drafted},
+        completion::{Beginning, Completed, Completion, Drafted, Embedded},
         engine::{Ask, Reply},
         error::{AppError, Code, Result},
     },
@@ -296,13 +296,11 @@ impl OpenModel {
     /// Completes for the server. `show` hears every token; `stop` ends it where it is.
     pub(crate) fn complete(
         &mut self,
-        completion: Completion,
+        completion: Box<Completion>,
         show: &mut dyn FnMut(Drafted),
         stop: &dyn Fn() -> bool,
     ) -> Result<Completed> {
-        let ask = Ask::Complete {
-            completion: completion.into(),
-        };
+        let ask = Ask::Complete { completion };
         let _in_use = InUse::begin(&self.in_use, Work::Answer);
         let mut hear = |reply| match reply {
             Reply::Drafted { drafted } => {
@@ -314,6 +312,17 @@ impl OpenModel {
         };
         let completed = self.engine.ask_for(&ask, &mut hear, stop)?;
         completed.ok_or_else(|| AppError::failed("the engine ended its answer without a word"))
+    }
+
+    /// Makes a vector of a text for the server.
+    pub(crate) fn embed(&mut self, text: Beginning, stop: &dyn Fn() -> bool) -> Result<Embedded> {
+        let _in_use = InUse::begin(&self.in_use, Work::Answer);
+        let mut hear = |reply| match reply {
+            Reply::Embedded { embedded } => Some(embedded),
+            _ => None,
+        };
+        let embedded = self.engine.ask_for(&Ask::Embed { text }, &mut hear, stop)?;
+        embedded.ok_or_else(|| AppError::failed("the engine read a text without a word"))
     }
 
     /// Whether its engine is still there, as far as it was noticed.

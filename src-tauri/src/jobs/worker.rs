@@ -213,7 +213,8 @@ fn obey(ask: Ask, open: &mut Option<Open>, control: &ControlState) -> Result<()>
         | Ask::Watch { .. }
         | Ask::Steer { .. }
         | Ask::Answer { .. }
-        | Ask::Complete { .. } => chat(ask, open, control),
+        | Ask::Complete { .. }
+        | Ask::Embed { .. } => chat(ask, open, control),
         Ask::OpenSolver { .. }
         | Ask::ReadPuzzle { .. }
         | Ask::Solve { .. }
@@ -298,6 +299,10 @@ fn chat(ask: Ask, open: &mut Option<Open>, control: &ControlState) -> Result<()>
             };
             let completed = open_chat(open)?.complete(*completion, &mut show)?;
             send(&Reply::Completed { completed });
+        }
+        Ask::Embed { text } => {
+            let embedded = open_chat(open)?.embed(&text)?;
+            send(&Reply::Embedded { embedded });
         }
         _ => {}
     }

@@ -50,12 +50,15 @@ pub(super) fn chat(body: &[u8]) -> Result<Asked> {
             return Err(Refusal::unsupported(name, why));
         }
     }
-    let format = fields.get("response_format").map(|it| &it["type"]);
-    if format.is_some_and(|kind| kind != "text") {
-        let why =
-            "nothing keeps the answer to JSON; ask for JSON in the messages, and check what comes";
-        return Err(Refusal::unsupported("response_format", why));
-    }
+    let format = fields.get("response_format").map(|it| it["type"].as_str());
+    let is_json = match format {
+        None | Some(Some("text")) => false,
+        Some(Some("json_object")) => true,
+        _ => {
+            let why = "its type is `text` or `json_object` here; no schema is kept to, so describe in the messages what is wanted";
+            return Err(Refusal::unsupported("response_format", why));
+        }
+    };
     let modalities = fields.list("modalities")?.unwrap_or_default();
     if modalities.iter().any(|kind| kind != "text") {
         return Err(Refusal::unsupported(
@@ -79,6 +82,7 @@ pub(super) fn chat(body: &[u8]) -> Result<Asked> {
     let completion = Completion {
         max_tokens: most.map(|most| most as usize),
         likeliest,
+        is_json,
         ..completion(fields, Beginning::Messages(messages(fields)?))?
     };
     asked(fields, vec![completion])
@@ -102,14 +106,16 @@ pub(super) fn text(body: &[u8]) -> Result<Asked> {
         let why = "probabilities are told of tokens that are written, not of the prompt’s; leave out one of the two";
         return Err(Refusal::unsupported("echo", why));
     }
-    let completions = prompts(fields)?.into_iter().map(|beginning| {
-        Ok(Completion {
-            max_tokens: Some(most.map_or(TEXT_TOKENS, |most| most as usize)),
-            likeliest: likeliest.map(|most| most as usize),
-            echo,
-            ..completion(fields, beginning)?
-        })
-    });
+    let completions = texts(fields, "prompt", limits::PROMPTS)?
+        .into_iter()
+        .map(|beginning| {
+            Ok(Completion {
+                max_tokens: Some(most.map_or(TEXT_TOKENS, |most| most as usize)),
+                likeliest: likeliest.map(|most| most as usize),
+                echo,
+                ..completion(fields, beginning)?
+            })
+        });
     let asked = asked(fields, completions.collect::<Result<_>>()?)?;
     match asked.streams && asked.completions.len() > 1 {
         true => Err(Refusal::unsupported(
@@ -118,6 +124,38 @@ pub(super) fn text(body: &[u8]) -> Result<Asked> {
         )),
         false => Ok(asked),
     }
+}
+
+/// A request to make vectors of texts.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct AskedVectors {
+    /// Which model is meant, if one is.
+    pub(super) model: Option<String>,
+    pub(super) texts: Vec<Beginning>,
+    /// How many numbers they have to have, if that is asked.
+    pub(super) dimensions: Option<u64>,
+    /// Whether their bytes are wanted as text, which is shorter, and not their numbers.
+    pub(super) as_base64: bool,
+}
+
+/// Reads a request to `/v1/embeddings`.
+pub(super) fn vectors(body: &[u8]) -> Result<AskedVectors> {
+    let body = object(body)?;
+    let fields = Fields(&body);
+    let as_base64 = match fields.text("encoding_format")?.as_deref() {
+        None | Some("float") => false,
+        Some("base64") => true,
+        Some(_) => {
+            let why = "`encoding_format` has to be `float` or `base64`";
+            return Err(Refusal::field("encoding_format", why));
+        }
+    };
+    Ok(AskedVectors {
+        model: fields.text("model")?,
+        texts: texts(fields, "input", limits::TEXTS)?,
+        dimensions: fields.count("dimensions", 1..=u64::MAX)?,
+        as_base64,
+    })
 }
 
 fn asked(fields: Fields, completions: Vec<Completion>) -> Result<Asked> {
@@ -160,6 +198,7 @@ fn completion(fields: Fields, beginning: Beginning) -> Result<Completion> {
         },
         max_tokens: None,
         stop: stops(fields)?,
+        is_json: false,
         likeliest: None,
         anew: seed.is_some(),
         echo: false,
@@ -226,12 +265,13 @@ fn message(at: usize, value: &Value) -> Result<Message> {
     Ok(Message::new(role, content))
 }
 
-/// The texts to continue: one, several, or one or several as tokens.
-fn prompts(fields: Fields) -> Result<Vec<Beginning>> {
+/// The texts in a field: one, several, or one or several as tokens.
+fn texts(fields: Fields, name: &str, most: Limit) -> Result<Vec<Beginning>> {
     let wrong = || {
-        let why =
-            "`prompt` has to be a text, a list of texts, a list of tokens, or a list of such lists";
-        Refusal::field("prompt", why)
+        let why = format!(
+            "`{name}` has to be a text, a list of texts, a list of tokens, or a list of such lists"
+        );
+        Refusal::field(name, why)
     };
     let tokens = |list: &[Value]| {
         let ids = list.iter().map(|id| u32::try_from(id.as_u64()?).ok());
@@ -242,18 +282,18 @@ fn prompts(fields: Fields) -> Result<Vec<Beginning>> {
         Value::Array(list) => tokens(list),
         _ => None,
     };
-    let prompts: Option<Vec<Beginning>> = match fields.get("prompt") {
+    let texts: Option<Vec<Beginning>> = match fields.get(name) {
         Some(Value::Array(list)) if list.iter().all(Value::is_number) => {
             tokens(list).map(|one| vec![one])
         }
         Some(Value::Array(list)) => {
-            at_most("prompt", list.len(), limits::PROMPTS)?;
+            at_most(name, list.len(), most)?;
             list.iter().map(one).collect()
         }
         Some(value) => one(value).map(|one| vec![one]),
         None => None,
     };
-    prompts.ok_or_else(wrong)
+    texts.ok_or_else(wrong)
 }
 
 fn stops(fields: Fields) -> Result<Vec<String>> {

@@ -34,6 +34,9 @@ pub(super) const LIKELIEST: u64 = 20;
     /// Texts that are completed by one request.
     PROMPTS = "prompts of a request to the server", 64, "prompts",
         "evaluations send some ten at once";
+    /// Texts that one request makes vectors of.
+    TEXTS = "texts of a request to the server for vectors", 2048, "texts",
+        "as many as OpenAI’s interface takes";
     /// Texts that end an answer.
     STOPS = "stop texts of a request to the server", 4, "texts",
         "as many as OpenAI’s interface has";

@@ -18,7 +18,7 @@ use crate::{
     host::chat::OpenModel,
     lock::locked,
     wire::{
-        completion::{Completed, Completion, Drafted},
+        completion::{Beginning, Completed, Completion, Drafted, Embedded},
         error::{AppError, Result},
     },
 };
@@ -26,20 +26,31 @@ use crate::{
 /// How often is looked whether a slow client has taken something.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// What a request hears of its answer. Nothing comes after [`Event::Completed`] and [`Event::Failed`].
+/// What is wanted of the model.
+#[derive(Debug)]
+pub(super) enum Work {
+    /// Completing something.
+    Complete(Box<Completion>),
+    /// Making a vector of a text.
+    Embed(Beginning),
+}
+
+/// What a request hears of its answer. Nothing comes after [`Event::Completed`], [`Event::Embedded`] and [`Event::Failed`].
 #[derive(Debug)]
 pub(super) enum Event {
     /// A token was written, or text became certain.
     Drafted(Drafted),
     /// It is over.
     Completed(Completed),
+    /// A vector was made, which is all of it.
+    Embedded(Embedded),
     /// It can't be written.
     Failed(Refusal),
 }
 
 /// A request that waits.
 struct Job {
-    completion: Completion,
+    work: Work,
     events: Sender<Event>,
 }
 
@@ -61,8 +72,8 @@ struct Waiting {
 pub(super) type Open = Box<dyn Fn() -> Result<OpenModel> + Send>;
 
 impl Queue {
-    /// Has something completed when its turn comes. It ends when nobody listens any more.
-    pub(super) fn submit(&self, completion: Completion) -> Result<Receiver<Event>, Refusal> {
+    /// Has something done when its turn comes. It ends when nobody listens any more.
+    pub(super) fn submit(&self, work: Work) -> Result<Receiver<Event>, Refusal> {
         let mut waiting = locked(&self.waiting);
         waiting.jobs.retain(|job| !job.events.is_closed());
         if waiting.is_closed {
@@ -75,7 +86,7 @@ impl Queue {
             return Err(Refusal::new(StatusCode::TOO_MANY_REQUESTS, why).again_after(5));
         }
         let (events, heard) = mpsc::channel(limits::EVENTS);
-        waiting.jobs.push_back(Job { completion, events });
+        waiting.jobs.push_back(Job { work, events });
         self.changed.notify_one();
         Ok(heard)
     }
@@ -155,7 +166,7 @@ impl Drop for Closing<'_> {
 }
 
 fn answer(job: Job, model: &mut OpenModel) {
-    let Job { completion, events } = job;
+    let Job { work, events } = job;
     let is_given_up = std::cell::Cell::new(false);
     let mut show = |drafted| {
         if !is_given_up.get() && !pass(&events, Event::Drafted(drafted)) {
@@ -163,9 +174,14 @@ fn answer(job: Job, model: &mut OpenModel) {
         }
     };
     let stop = || is_given_up.get() || events.is_closed();
-    let completed = model.complete(completion, &mut show, &stop);
-    let last = match completed {
-        Ok(completed) => Event::Completed(completed),
+    let done = match work {
+        Work::Complete(completion) => model
+            .complete(completion, &mut show, &stop)
+            .map(Event::Completed),
+        Work::Embed(text) => model.embed(text, &stop).map(Event::Embedded),
+    };
+    let last = match done {
+        Ok(event) => event,
         Err(error) if model.is_alive() => Event::Failed(Refusal::failed(&error)),
         Err(error) => Event::Failed(Refusal::unavailable(
             &error.with_hint("the model is being opened again; send the request once more"),

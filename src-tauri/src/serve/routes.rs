@@ -24,21 +24,22 @@ use super::{
     asked::{self, Asked},
     journal::Visit,
     limits,
-    queue::Event,
+    queue::{Event, Work},
     refusal::{Note, Refusal},
-    told::{Draft, Head, Kind, Part},
+    told::{self, Draft, Head, Kind, Part},
 };
-use crate::wire::completion::{Completed, Usage};
+use crate::wire::completion::{Completed, Embedded, Usage};
 
 type Here = State<Arc<Shared>>;
 
 /// All of them, behind the door.
 pub(super) fn router(shared: Arc<Shared>) -> Router {
-    let routes: [(&str, MethodRouter<Arc<Shared>>); 4] = [
+    let routes: [(&str, MethodRouter<Arc<Shared>>); 5] = [
         ("/models", get(models)),
         ("/models/{id}", get(model)),
         ("/chat/completions", post(chat)),
         ("/completions", post(text)),
+        ("/embeddings", post(vectors)),
     ];
     let mut router = Router::new()
         .route("/health", get(health))
@@ -82,7 +83,7 @@ async fn enter(State(shared): Here, mut request: Request, next: Next) -> Respons
 async fn unknown(request: Request) -> Refusal {
     let path: String = request.uri().path().chars().take(100).collect();
     let why = format!(
-        "there is nothing at `{path}`; there are /v1/models, /v1/chat/completions, /v1/completions and /health"
+        "there is nothing at `{path}`; there are /v1/models, /v1/chat/completions, /v1/completions, /v1/embeddings and /health"
     );
     Refusal::new(StatusCode::NOT_FOUND, why).with_code("unknown_url")
 }
@@ -171,7 +172,8 @@ async fn whole_answer(
     let mut likeliest = false;
     for completion in asked.completions {
         likeliest |= completion.likeliest.is_some();
-        let mut events = shared.queue.submit(completion)?;
+        let work = Work::Complete(completion.into());
+        let mut events = shared.queue.submit(work)?;
         let (mut draft, mut whole) = (Draft::default(), Part::default());
         let usage = loop {
             match heard(&mut events, head.kind).await? {
@@ -207,19 +209,63 @@ async fn heard(events: &mut Receiver<Event>, kind: Kind) -> Result<Heard, Refusa
         Some(Event::Drafted(drafted)) => Ok(Heard::Part(drafted)),
         Some(Event::Completed(Completed::Written(usage))) => Ok(Heard::Ended(usage)),
         Some(Event::Completed(Completed::TooLong { tokens, context })) => {
-            let most = context.saturating_sub(1);
-            let why = format!(
-                "the prompt has {tokens} tokens, and the model reads {most} at most; shorten `{field}`"
-            );
-            Err(Refusal::field(field, why).with_code("context_length_exceeded"))
+            // An answer needs room for a token.
+            Err(too_long(field, tokens, context.saturating_sub(1)))
         }
         Some(Event::Completed(Completed::Unfit(why))) => Err(Refusal::field(field, why)),
         Some(Event::Failed(refusal)) => Err(refusal),
-        None => {
-            let why = "the answer was given up: the server is being stopped, or nothing of it was taken for too long";
-            Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, why).again_after(1))
-        }
+        Some(Event::Embedded(_)) | None => Err(given_up()),
     }
+}
+
+fn too_long(field: &str, tokens: usize, most: usize) -> Refusal {
+    let why = format!(
+        "the prompt has {tokens} tokens, and the model reads {most} at most; shorten `{field}`"
+    );
+    Refusal::field(field, why).with_code("context_length_exceeded")
+}
+
+fn given_up() -> Refusal {
+    let why = "the answer was given up: the server is being stopped, or nothing of it was taken for too long";
+    Refusal::new(StatusCode::SERVICE_UNAVAILABLE, why).again_after(1)
+}
+
+async fn vectors(
+    State(shared): Here,
+    Extension(visit): Extension<Arc<Visit>>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Refusal> {
+    const FIELD: &str = "input";
+    let asked = asked::vectors(&whole(&headers, body).await?)?;
+    shared.check_model(asked.model.as_deref())?;
+    let (mut vectors, mut read) = (Vec::new(), 0);
+    for text in asked.texts {
+        let mut events = shared.queue.submit(Work::Embed(text))?;
+        let (numbers, tokens, seconds) = match events.recv().await {
+            Some(Event::Embedded(Embedded::Vector {
+                numbers,
+                tokens,
+                seconds,
+            })) => (numbers, tokens, seconds),
+            Some(Event::Embedded(Embedded::TooLong { tokens, context })) => {
+                return Err(too_long(FIELD, tokens, context));
+            }
+            Some(Event::Embedded(Embedded::Unfit(why))) => return Err(Refusal::field(FIELD, why)),
+            Some(Event::Failed(refusal)) => return Err(refusal),
+            _ => return Err(given_up()),
+        };
+        let width = numbers.len() as u64;
+        if asked.dimensions.is_some_and(|wanted| wanted != width) {
+            let why = format!("the vectors of this model have {width} numbers, and are not cut");
+            return Err(Refusal::unsupported("dimensions", &why));
+        }
+        visit.took(Usage::of_reading(tokens, seconds));
+        read += tokens;
+        vectors.push(numbers);
+    }
+    let told = told::vectors(&vectors, read, &shared.model, asked.as_base64);
+    Ok(Json(told).into_response())
 }
 
 /// An answer that is being sent.
@@ -246,7 +292,8 @@ async fn stream_answer(
 ) -> Result<Response, Refusal> {
     let completion = asked.completions.into_iter().next();
     let completion = completion.ok_or_else(|| Refusal::field("prompt", "there is no prompt"))?;
-    let mut events = shared.queue.submit(completion)?;
+    let work = Work::Complete(completion.into());
+    let mut events = shared.queue.submit(work)?;
     let first = heard(&mut events, head.kind).await?;
     let mut sending = Sending {
         ready: head.first().iter().map(event).collect(),

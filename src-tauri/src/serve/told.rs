@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use base64::{Engine, engine::general_purpose::STANDARD};
 use models::generate::{
     Ended,
     chances::{Chance, Chances},
@@ -90,6 +91,24 @@ pub(super) fn usage(all: &[Usage]) -> Value {
     json!({
         "prompt_tokens": prompt, "completion_tokens": written, "total_tokens": prompt + written,
         "prompt_tokens_details": {"cached_tokens": cached},
+    })
+}
+
+/// Vectors of texts, in their order.
+pub(super) fn vectors(vectors: &[Vec<f32>], tokens: usize, model: &str, as_base64: bool) -> Value {
+    let data = vectors.iter().enumerate().map(|(index, numbers)| {
+        let bytes = || numbers.iter().flat_map(|it| it.to_le_bytes());
+        let numbers = match as_base64 {
+            true => json!(STANDARD.encode(bytes().collect::<Vec<u8>>())),
+            false => json!(numbers),
+        };
+        json!({"object": "embedding", "index": index, "embedding": numbers})
+    });
+    json!({
+        "object": "list", "data": data.collect::<Vec<_>>(), "model": model,
+        "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
+        // Whoever compares them should know what they are.
+        "pooling": "mean of the hidden states after the final norm, of length 1; the model was not trained for it",
     })
 }
 

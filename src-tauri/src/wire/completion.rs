@@ -35,6 +35,8 @@ pub(crate) struct Completion {
     pub(crate) max_tokens: Option<usize>,
     /// Texts that end it.
     pub(crate) stop: Vec<String>,
+    /// Whether it has to be one object of JSON.
+    pub(crate) is_json: bool,
     /// How many of the most probable tokens are told with each one. Without it, no probabilities are.
     pub(crate) likeliest: Option<usize>,
     /// Reads everything, also what was read before, so that the same request has the same answer to the last bit.
@@ -72,6 +74,29 @@ pub(crate) enum Completed {
     Unfit(String),
 }
 
+/// What became of a text that is to become a vector.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Embedded {
+    /// The mean of its hidden states [d], of length 1.
+    Vector {
+        numbers: Vec<f32>,
+        /// Tokens that were read.
+        tokens: usize,
+        /// How long that took.
+        seconds: f64,
+    },
+    /// It is longer than the model’s context.
+    TooLong {
+        /// Tokens of the text.
+        tokens: usize,
+        /// Tokens of the context.
+        context: usize,
+    },
+    /// Why it can’t be asked of this model: a sentence.
+    Unfit(String),
+}
+
 /// What a completion took, and why it ended.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Usage {
@@ -87,4 +112,18 @@ pub(crate) struct Usage {
     pub(crate) seconds: f64,
     /// Why it ended.
     pub(crate) ended: Ended,
+}
+
+impl Usage {
+    /// What it took to read something, where nothing was written.
+    pub(crate) fn of_reading(prompt_tokens: usize, prompt_seconds: f64) -> Self {
+        Self {
+            prompt_tokens,
+            cached_tokens: 0,
+            completion_tokens: 0,
+            prompt_seconds,
+            seconds: 0.0,
+            ended: Ended::StopToken,
+        }
+    }
 }

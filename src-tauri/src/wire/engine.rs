@@ -33,7 +33,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     chat::{ChatSettings, Led, Prompt, Said, ScoredToken, SteerBy},
-    completion::{Completed, Completion, Drafted},
+    completion::{Beginning, Completed, Completion, Drafted, Embedded},
     error::AppError,
     predict::{AskedPicture, PictureAnswer},
 };
@@ -74,6 +74,8 @@ pub(crate) enum Ask {
     },
     /// Complete what the server was asked.
     Complete { completion: Box<Completion> },
+    /// Make a vector of a text, for the server.
+    Embed { text: Beginning },
     /// Open the puzzle model in a folder to solve puzzles.
     OpenSolver {
         folder: PathBuf,
@@ -238,6 +240,8 @@ pub(crate) enum Reply {
     Drafted { drafted: Drafted },
     /// What became of it.
     Completed { completed: Completed },
+    /// What became of a text that is to become a vector.
+    Embedded { embedded: Embedded },
     /// A puzzle model is open: its grids, the steps of thinking it was trained with, its weights.
     SolverOpened {
         board: Board,

@@ -5,12 +5,14 @@
 //! - [`footprint`], `fit`: what a run takes, and how it is made to take less
 //! - [`text`]: the data opened, as facts before a plan and as batches after it
 //! - [`build`]: a plan and its data become a task
+//! - [`embed`]: a text as a vector
 //! - `examine`: how many held-out questions it answers as they are answered there
 //! - [`overrides`]: the command line of the program that recursive models come from
 //! - [`export`]: what was learned, for other programs
 //! - [`model`]: the model a task or a chat works with, on disk and in memory
 
 pub mod build;
+pub mod embed;
 mod examine;
 pub mod export;
 pub mod fields;

@@ -1,14 +1,18 @@
-//! A completion for the server: the beginning as it was sent, or a sentence about why not.
+//! A completion for the server, or a vector: of the text as it was sent, or a sentence about why not.
 //!
 //! Unlike in a conversation of the app, nothing is left out of a beginning that is too long: who sent it has to know.
 
-use std::ops::ControlFlow;
+use std::{ops::ControlFlow, time::Instant};
 
-use models::generate::{Limits, Wanted, Written};
+use models::{
+    generate::{Limits, Wanted, Written},
+    ops::kernels,
+    tasks::language::embed::embed,
+};
 
 use super::Chat;
 use crate::wire::{
-    completion::{Beginning, Completed, Completion, Drafted, Usage},
+    completion::{Beginning, Completed, Completion, Drafted, Embedded, Usage},
     error::Result,
 };
 
@@ -44,6 +48,7 @@ impl Chat {
                 stop: [ends.stop, completion.stop].concat(),
                 stop_tokens: ends.stop_tokens,
             },
+            is_json: completion.is_json,
             likeliest: completion.likeliest,
             anew: completion.anew,
         };
@@ -66,6 +71,30 @@ impl Chat {
             seconds: answer.seconds,
             ended: answer.ended,
         }))
+    }
+
+    /// Makes a vector of a text: the mean of its hidden states.
+    pub(crate) fn embed(&mut self, text: &Beginning) -> Result<Embedded> {
+        let started = Instant::now();
+        let (tokens, _) = match self.beginning(text)? {
+            Ok(text) => text,
+            Err(why) => return Ok(Embedded::Unfit(why)),
+        };
+        let (context, count) = (self.context(), tokens.len());
+        if count > context {
+            let tokens = count;
+            return Ok(Embedded::TooLong { tokens, context });
+        }
+        let Some(decoder) = self.model.network.decoder() else {
+            let why = "this model is no decoder, and has no states that a vector could be made of";
+            return Ok(Embedded::Unfit(why.to_owned()));
+        };
+        let _avoided = kernels::avoid(&self.avoid_kernels)?;
+        Ok(Embedded::Vector {
+            numbers: embed(decoder, &tokens)?,
+            tokens: count,
+            seconds: started.elapsed().as_secs_f64(),
+        })
     }
 
     /// The tokens of a beginning and what ends it, or why this model can’t complete it.
