@@ -33,8 +33,6 @@ fn plan(app: &App, more: &str) -> Output {
 #[test]
 fn a_check_waits_for_nobody_and_says_who_else_used_the_device() {
     let app = App::new();
-    let alone = check(&app, "").2;
-    assert_eq!(alone.get("warning"), None);
     let _run = computes(&app, "run");
     let beside = check(&app, "").2;
     let warning = beside["warning"].as_str().unwrap();
@@ -59,26 +57,24 @@ fn the_processor_is_exact_and_ready() {
         ));
     }
     assert_eq!(checked.stdout.lines().last(), Some("READY FOR TRAINING"));
-
-    let report = app.anneal("check --device cpu --report");
-    report.shows("| attention | f32 | ok |");
-    assert!(!report.stdout.contains("FOLDER"), "{report:?}");
+    assert!(!checked.stdout.contains("at the same time"), "{checked:?}");
 }
 
 #[test]
 fn a_kind_that_can_not_take_a_step_is_named_and_the_check_fails() {
-    for (fault, said) in [("missing", "the device refused"), ("crash", "the engine ")] {
-        let app = App::new();
-        let checked = app.anneal(&format!("check --device cpu --fault picture={fault}"));
-        checked.ended(1);
-        let is_named = |line: &str| {
-            line.contains("Training of picture: loader, forward pass, training step: ")
-                && line.contains(said)
-        };
-        assert!(checked.stdout.lines().any(is_named), "{checked:?}");
-        checked.shows("Training of language: loader, forward pass, training step in ");
-        assert!(!checked.stdout.contains("READY FOR TRAINING"));
+    let app = App::new();
+    let checked = app.anneal("check --device cpu --fault picture=missing --fault puzzle=crash");
+    checked.ended(1);
+    for (kind, said) in [("picture", "the device refused"), ("puzzle", "the engine ")] {
+        let named = format!("Training of {kind}: loader, forward pass, training step: ");
+        let mut lines = checked.stdout.lines();
+        assert!(
+            lines.any(|line| line.contains(&named) && line.contains(said)),
+            "{checked:?}"
+        );
     }
+    checked.shows("Training of language: loader, forward pass, training step in ");
+    assert!(!checked.stdout.contains("READY FOR TRAINING"));
 }
 
 #[test]
@@ -96,24 +92,32 @@ fn a_wrong_kernel_is_done_without_and_plans_say_so() {
 
     plan(&app, "").notes("rms_norm").shows("avoid_kernels");
     plan(&app, " --strict").ended(2);
-    app.anneal("check --device cpu --strict --fault rms_norm=wrong")
-        .ended(1);
+    let report = app.anneal("check --device cpu --strict --report --fault rms_norm=wrong");
+    report.ended(1).shows("| attention | f32 | ok |");
+    report.shows("| rms_norm | f32 | inexact |");
+    assert!(!report.stdout.contains("FOLDER"), "{report:?}");
 }
 
 #[test]
 fn what_is_missing_crashes_or_hangs_is_a_row_with_its_reason_and_the_check_goes_on() {
-    for (operation, fault, verdict, said, code) in [
-        ("rope", "missing", "missing", "", 0),
-        ("gated", "crash", "crashed", "the engine ", 0),
-        // It has no kernel to do without.
-        ("dropout", "hang", "crashed", "did nothing for ", 1),
-    ] {
-        let (output, rows, report) = check(&App::new(), &format!(" --fault {operation}={fault}"));
+    let faults = " --fault rope=missing --fault gated=crash";
+    // It has no kernel to do without.
+    let hang = " --fault dropout=hang";
+    for (more, code) in [(faults.to_owned(), 0), (format!("{faults}{hang}"), 1)] {
+        let (output, rows, report) = check(&App::new(), &more);
         output.ended(code);
-        let found = row(&rows, operation);
-        assert_eq!(found["verdict"], verdict);
-        let message = found["message"].as_str().unwrap();
-        assert!(!message.is_empty() && message.contains(said), "{found}");
+        let expected = [
+            ("rope", "missing", ""),
+            ("gated", "crashed", "the engine "),
+            ("dropout", "crashed", "did nothing for "),
+        ];
+        let asked = more.matches("--fault").count();
+        for (operation, verdict, said) in expected.into_iter().take(asked) {
+            let found = row(&rows, operation);
+            assert_eq!(found["verdict"], verdict);
+            let message = found["message"].as_str().unwrap();
+            assert!(!message.is_empty() && message.contains(said), "{found}");
+        }
         assert_eq!(row(&rows, "attention")["verdict"], "ok");
         assert_eq!(report["rows"].as_array().unwrap().len(), rows.len());
     }

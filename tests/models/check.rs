@@ -19,7 +19,7 @@ fn every_operation_of_the_cpu_is_right() {
     // The CPU can be asked for what a GPU computes in, though no plan does so.
     for class in [DeviceClass::Cpu, DeviceClass::Cuda80] {
         for group in GROUPS {
-            let rows = rows(group.name, class, None);
+            let rows = rows(group.name, class, &[]);
             let cases = cases(group.name, class).unwrap();
             assert_eq!(rows.len(), cases.len());
             for (row, case) in rows.into_iter().zip(cases) {
@@ -116,7 +116,7 @@ fn what_has_no_kernel_falls_back_to_the_cpu() {
 #[test]
 fn a_fault_is_one_operations_and_leaves_the_others_well() {
     let fault = fault("rms_norm", FaultKind::Wrong);
-    let verdicts = rows("norms", DeviceClass::Cpu, Some(&fault))
+    let verdicts = rows("norms", DeviceClass::Cpu, &[fault])
         .into_iter()
         .map(|it| it.verdict);
     assert!(verdicts.eq([Verdict::Inexact, Verdict::Ok, Verdict::Ok]));
@@ -127,13 +127,13 @@ fn who_listens_can_stop_after_a_row_and_go_on_with_the_rest_elsewhere() {
     let class = DeviceClass::Cpu;
     let all = cases("norms", class).unwrap();
     let mut heard = Vec::new();
-    run_cases(&all, &Device::Cpu, class, None, &mut |row| {
+    run_cases(&all, &Device::Cpu, class, &[], &mut |row| {
         heard.push(row.operation);
         ControlFlow::Break(())
     })
     .unwrap();
     assert_eq!(heard, ["rms_norm"]);
-    let rest = rows_of(&all[heard.len()..], class, None);
+    let rest = rows_of(&all[heard.len()..], class, &[]);
     let rest = rest.into_iter().map(|row| row.operation);
     assert!(rest.eq(["layer_norm", "residual_norm"]));
 }
@@ -144,7 +144,7 @@ fn a_case_whose_process_ended_is_tried_without_its_kernel() {
     let case = &cases("norms", class).unwrap()[0];
     // A crash would end this process, if the kernel were tried again.
     let crash = fault("rms_norm", FaultKind::Crash);
-    let works = fallback(case, &Device::Cpu, class, Some(&crash)).unwrap();
+    let works = fallback(case, &Device::Cpu, class, &[crash]).unwrap();
     assert_eq!(works, Fallback::Composed);
     let row = CheckRow::crashed(case, "it was killed", Some(works)).unwrap();
     assert_eq!(
@@ -235,17 +235,17 @@ fn known(bf16: bool, refused_dtypes: &[Dtype], composed: &[&str]) -> Checked {
 }
 
 /// What the check of a group on the CPU says, as if it were a device of this class.
-fn rows(group: &str, class: DeviceClass, fault: Option<&Fault>) -> Vec<CheckRow> {
-    rows_of(&cases(group, class).unwrap(), class, fault)
+fn rows(group: &str, class: DeviceClass, faults: &[Fault]) -> Vec<CheckRow> {
+    rows_of(&cases(group, class).unwrap(), class, faults)
 }
 
-fn rows_of(cases: &[CheckCase], class: DeviceClass, fault: Option<&Fault>) -> Vec<CheckRow> {
+fn rows_of(cases: &[CheckCase], class: DeviceClass, faults: &[Fault]) -> Vec<CheckRow> {
     let mut rows = Vec::new();
     let mut keep = |row| {
         rows.push(row);
         ControlFlow::Continue(())
     };
-    run_cases(cases, &Device::Cpu, class, fault, &mut keep).unwrap();
+    run_cases(cases, &Device::Cpu, class, faults, &mut keep).unwrap();
     rows
 }
 
@@ -254,7 +254,7 @@ fn faulty(group: &str, operation: &str, kind: FaultKind) -> CheckRow {
     let class = DeviceClass::Cpu;
     let mut cases = cases(group, class).unwrap();
     cases.retain(|case| case.operation == operation);
-    let mut rows = rows_of(&cases, class, Some(&fault(operation, kind)));
+    let mut rows = rows_of(&cases, class, &[fault(operation, kind)]);
     assert_eq!(rows.len(), 1);
     rows.remove(0)
 }

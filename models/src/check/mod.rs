@@ -320,12 +320,12 @@ pub fn run_cases(
     cases: &[CheckCase],
     device: &Device,
     class: DeviceClass,
-    fault: Option<&Fault>,
+    faults: &[Fault],
     report: &mut dyn FnMut(CheckRow) -> ControlFlow<()>,
 ) -> Result<()> {
     for case in cases {
         let operation = operation_of(case, class)?;
-        let row = measure::row(case, operation, device, fault_of(case, fault))?;
+        let row = measure::row(case, operation, device, fault_of(case, faults))?;
         if report(row).is_break() {
             break;
         }
@@ -338,15 +338,15 @@ pub fn fallback(
     case: &CheckCase,
     device: &Device,
     class: DeviceClass,
-    fault: Option<&Fault>,
+    faults: &[Fault],
 ) -> Result<Fallback> {
     let operation = operation_of(case, class)?;
-    measure::fallback(case, &operation, device, fault_of(case, fault))
+    measure::fallback(case, &operation, device, fault_of(case, faults))
 }
 
-/// Fails as a fault asks for, where it is about what has this name.
-pub fn act_out(name: &str, fault: Option<&Fault>) -> Result<()> {
-    let fault = fault.filter(|fault| fault.operation == name);
+/// Fails as a fault asks for, where one is about what has this name.
+pub fn act_out(name: &str, faults: &[Fault]) -> Result<()> {
+    let fault = faults.iter().find(|fault| fault.operation == name);
     measure::act_out(fault.map(|fault| fault.kind))
 }
 
@@ -366,8 +366,9 @@ fn operation_of(case: &CheckCase, class: DeviceClass) -> Result<Operation> {
 }
 
 /// How the operation of a case is asked to fail.
-fn fault_of(case: &CheckCase, fault: Option<&Fault>) -> Option<FaultKind> {
-    let fault = fault.filter(|fault| fault.operation == case.operation);
+fn fault_of(case: &CheckCase, faults: &[Fault]) -> Option<FaultKind> {
+    let mut faults = faults.iter();
+    let fault = faults.find(|fault| fault.operation == case.operation);
     fault.map(|fault| fault.kind)
 }
 
@@ -383,7 +384,7 @@ mod tests {
             rows.push(row);
             ControlFlow::Continue(())
         };
-        run_cases(cases, &Device::Cpu, DeviceClass::Metal, None, &mut add).unwrap();
+        run_cases(cases, &Device::Cpu, DeviceClass::Metal, &[], &mut add).unwrap();
         rows
     }
 

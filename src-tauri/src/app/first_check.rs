@@ -45,7 +45,7 @@ fn check(app: &App, device: &FoundDevice) {
         let mut teller = Teller::new(app, device.setting());
         let checked = app.host.check(
             Some(device.requested()),
-            None,
+            &[],
             &mut |news| teller.hear(&news),
             &stop,
         );

@@ -31,10 +31,10 @@ pub(super) struct Arguments {
     /// Write a report to paste into a request for help. It has no names and no paths.
     #[arg(long)]
     report: bool,
-    /// Have an operation fail, such as rms_norm=wrong, to see what becomes of it.
+    /// Have an operation fail, such as rms_norm=wrong, to see what becomes of it. May be repeated.
     #[cfg(debug_assertions)]
     #[arg(long, hide = true, value_parser = fault)]
-    fault: Option<models::check::Fault>,
+    fault: Vec<models::check::Fault>,
 }
 
 #[cfg(debug_assertions)]
@@ -51,9 +51,9 @@ fn fault(words: &str) -> Result<models::check::Fault, String> {
 
 pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Result<Ended> {
     #[cfg(debug_assertions)]
-    let fault = arguments.fault.clone();
+    let faults = arguments.fault.as_slice();
     #[cfg(not(debug_assertions))]
-    let fault = None;
+    let faults = &[];
     let interrupts = count_interrupts()?;
     let bar = terminal.bar("{pos}/{len}  ", 50);
     terminal.show(&bar);
@@ -68,7 +68,7 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
         }
     };
     let stop = || interrupts.load(Ordering::SeqCst) > 0;
-    let report = host.check(arguments.device, fault.as_ref(), &mut tell, &stop);
+    let report = host.check(arguments.device, faults, &mut tell, &stop);
     bar.finish_and_clear();
     if stop() {
         terminal.note("stopped; nothing was kept");

@@ -41,7 +41,7 @@ pub(super) fn check_device(app: State<'_, App>, device: String) -> Result<CheckV
     let mut teller = Teller::new(&app, device);
     let report = app
         .host
-        .check(Some(asked), None, &mut |news| teller.hear(&news), &stop)?;
+        .check(Some(asked), &[], &mut |news| teller.hear(&news), &stop)?;
     Ok(CheckView::from(&report))
 }
 

@@ -189,7 +189,7 @@ impl Host {
             return Ok(report.checked());
         }
         on_news(BenchNews::Checks { device });
-        let report = self.check(Some(device.requested()), None, &mut |_| {}, stop)?;
+        let report = self.check(Some(device.requested()), &[], &mut |_| {}, stop)?;
         Ok(report.checked())
     }
 

@@ -66,7 +66,7 @@ impl Host {
     pub(crate) fn check(
         &self,
         device: Option<RequestedDevice>,
-        fault: Option<&Fault>,
+        faults: &[Fault],
         on_news: &mut dyn FnMut(CheckNews<'_>),
         stop: &dyn Fn() -> bool,
     ) -> Result<CheckReport> {
@@ -86,7 +86,7 @@ impl Host {
         let mut check = Check {
             host: self,
             device: &device,
-            fault,
+            faults,
             on_news,
             stop,
             engine: None,
@@ -161,7 +161,7 @@ impl Host {
 struct Check<'a> {
     host: &'a Host,
     device: &'a FoundDevice,
-    fault: Option<&'a Fault>,
+    faults: &'a [Fault],
     on_news: &'a mut dyn FnMut(CheckNews<'_>),
     stop: &'a dyn Fn() -> bool,
     /// The engine that tries. None before the first, and after one ended.
@@ -178,7 +178,7 @@ impl Check<'_> {
                 group: cases[at].group.to_owned(),
                 from: at,
                 device: self.device.requested(),
-                fault: self.fault.cloned(),
+                faults: self.faults.to_vec(),
             };
             let before = self.rows.len();
             let asked = self.ask(&ask);
@@ -217,7 +217,7 @@ impl Check<'_> {
             device: self.device.requested(),
             checked: checked.clone(),
             folder: folder.to_owned(),
-            fault: self.fault.cloned(),
+            faults: self.faults.to_vec(),
         };
         let mut hear = |reply| match reply {
             Reply::TriedKind { millis } => Some(millis),
@@ -257,7 +257,7 @@ impl Check<'_> {
             group: case.group.to_owned(),
             at,
             device: self.device.requested(),
-            fault: self.fault.cloned(),
+            faults: self.faults.to_vec(),
         };
         let tried = self.take_engine().and_then(|mut engine| {
             let mut hear = |reply| match reply {

@@ -16,12 +16,12 @@ pub(super) fn check(
     group: &str,
     from: usize,
     device: RequestedDevice,
-    fault: Option<&Fault>,
+    faults: &[Fault],
     report: &mut dyn FnMut(CheckRow) -> ControlFlow<()>,
 ) -> Result<()> {
     let (device, class, cases) = open(group, device)?;
     let cases = cases.get(from..).unwrap_or_default();
-    Ok(check::run_cases(cases, &device, class, fault, report)?)
+    Ok(check::run_cases(cases, &device, class, faults, report)?)
 }
 
 /// What works instead of a case that ended its process.
@@ -29,12 +29,12 @@ pub(super) fn fallback(
     group: &str,
     at: usize,
     device: RequestedDevice,
-    fault: Option<&Fault>,
+    faults: &[Fault],
 ) -> Result<Fallback> {
     let (device, class, cases) = open(group, device)?;
     let case = cases.get(at);
     let case = case.ok_or_else(|| AppError::failed(format!("`{group}` has no case {at}")))?;
-    Ok(check::fallback(case, &device, class, fault)?)
+    Ok(check::fallback(case, &device, class, faults)?)
 }
 
 /// Takes steps of the smallest run of a kind: its milliseconds.
@@ -43,9 +43,9 @@ pub(super) fn try_kind(
     device: RequestedDevice,
     checked: &Checked,
     folder: &Path,
-    fault: Option<&Fault>,
+    faults: &[Fault],
 ) -> Result<Option<f64>> {
-    check::act_out(kind, fault)?;
+    check::act_out(kind, faults)?;
     let choice = choose(device, true)?;
     let request = TaskRequest::named(kind).map_err(|it| AppError::failed(it.problem))?;
     Ok(request.try_tiny(&TinyPlace {

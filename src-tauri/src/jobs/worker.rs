@@ -431,21 +431,21 @@ fn try_device(ask: Ask, control: &ControlState) -> Result<()> {
             group,
             from,
             device,
-            fault,
+            faults,
         } => {
             let mut report = |row| {
                 send(&Reply::Checked { row });
                 control.flow()
             };
-            check::check(&group, from, device, fault.as_ref(), &mut report)
+            check::check(&group, from, device, &faults, &mut report)
         }
         Ask::CheckFallback {
             group,
             at,
             device,
-            fault,
+            faults,
         } => {
-            let fallback = check::fallback(&group, at, device, fault.as_ref())?;
+            let fallback = check::fallback(&group, at, device, &faults)?;
             send(&Reply::FellBack { fallback });
             Ok(())
         }
@@ -454,9 +454,9 @@ fn try_device(ask: Ask, control: &ControlState) -> Result<()> {
             device,
             checked,
             folder,
-            fault,
+            faults,
         } => {
-            let millis = check::try_kind(&task, device, &checked, &folder, fault.as_ref())?;
+            let millis = check::try_kind(&task, device, &checked, &folder, &faults)?;
             send(&Reply::TriedKind { millis });
             Ok(())
         }

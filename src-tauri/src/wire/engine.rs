@@ -146,14 +146,14 @@ pub(crate) enum Ask {
         group: String,
         from: usize,
         device: RequestedDevice,
-        fault: Option<Fault>,
+        faults: Vec<Fault>,
     },
     /// Try one of these cases without its kernel: the process that tried it with it has ended.
     CheckFallback {
         group: String,
         at: usize,
         device: RequestedDevice,
-        fault: Option<Fault>,
+        faults: Vec<Fault>,
     },
     /// Take steps of the smallest run of a kind of learning.
     TryKind {
@@ -162,7 +162,7 @@ pub(crate) enum Ask {
         checked: Checked,
         /// Empty, for its data.
         folder: PathBuf,
-        fault: Option<Fault>,
+        faults: Vec<Fault>,
     },
     /// Measure a case of the benchmark for so many seconds.
     Bench {
