@@ -27,6 +27,12 @@ const LARGE: Weights = &[
     ("down.weight", &[512, 768]),
     ("norm", &[512]),
 ];
+/// The same for a rule that multiplies matrices many times.
+const MULTIPLIED: Weights = &[
+    ("up.weight", &[384, 256]),
+    ("down.weight", &[256, 384]),
+    ("norm", &[256]),
+];
 
 const STEPS: usize = 3;
 
@@ -61,7 +67,7 @@ pub(super) fn muon_steps() -> Result<Operation> {
         others_rate_ratio: 0.1,
     };
     // The norm of the largest matrix, whose products are shorter sums.
-    operation(768 * 512, move |place, weights| {
+    trials(384 * 256, MULTIPLIED, move |place, weights| {
         steps_of(rule.into(), place, weights)
     })
 }
@@ -110,7 +116,15 @@ fn operation(
     longest_sum: usize,
     prepare: impl Fn(&Setup, Weights) -> Result<Run> + Clone + 'static,
 ) -> Result<Operation> {
-    let trials = [ONE, ODD, LARGE].map(|weights| {
+    trials(longest_sum, LARGE, prepare)
+}
+
+fn trials(
+    longest_sum: usize,
+    large: Weights,
+    prepare: impl Fn(&Setup, Weights) -> Result<Run> + Clone + 'static,
+) -> Result<Operation> {
+    let trials = [ONE, ODD, large].map(|weights| {
         let shapes: Vec<String> = weights
             .iter()
             .map(|(name, shape)| format!("{name} {shape:?}"))
