@@ -11,7 +11,9 @@ use std::{
     collections::BTreeMap,
     ops::{ControlFlow, Range},
     path::Path,
-    time::{Duration, Instant},
+    sync::mpsc::{self, SyncSender},
+    thread,
+    time::Instant,
 };
 
 use candle_core::{D, DType, Device, Tensor};
@@ -23,7 +25,7 @@ use super::{
     labelled::{self, Labelled, LabelledRequest, LabelledText},
     states::{About, NUMBERING, Position, SourceFile, StateRow, StatesDtype, VERSION},
     states_identity::identities,
-    states_writer::StatesWriter,
+    states_writer::{StatesOfPass, StatesWriter, numbers_of},
 };
 use crate::{
     Error, Result,
@@ -41,10 +43,8 @@ const TOKENS_CPU: usize = 2048;
 /// Scores of attention are made for all pairs of a pass there.
 const TOKENS_METAL: usize = 1024;
 const TOKENS_CUDA: usize = 16384;
-/// How many tokens the speed is measured with before the start.
-const TRIED_TOKENS: usize = 512;
-/// How often what is written is said to be whole. The disk is waited for then.
-const SYNC_EVERY: Duration = Duration::from_secs(3);
+/// How many tokens the speed of a processor is measured with before the start. A GPU is as fast as it is only with a whole pass.
+const TRIED_TOKENS_CPU: usize = 512;
 /// How many rows that are left out are named.
 const LEFT_OUT_NAMED: usize = 1000;
 
@@ -204,48 +204,56 @@ impl Capture {
         until: usize,
         watch: &mut dyn FnMut(CaptureProgress) -> ControlFlow<()>,
     ) -> Result<usize> {
-        let mut writer = StatesWriter::begin(folder, self.plan.about.clone(), &self.rows)?;
+        let writer = StatesWriter::begin(folder, self.plan.about.clone(), &self.rows)?;
+        let rows = writer.rows()..until;
+        // The device reads the next texts while the states of the last ones are written; no more wait, since they can be large.
+        thread::scope(|scope| {
+            let (sender, states) = mpsc::sync_channel(0);
+            let writing = scope.spawn(move || writer.append_all(states));
+            let read = self.read(model, rows, &sender, watch);
+            drop(sender);
+            let written = writing.join();
+            let panicked =
+                |_| Error::Data("writing the states ended by a mistake of ours".to_owned());
+            let written = written.map_err(panicked)??;
+            read.map(|()| written)
+        })
+    }
+
+    /// Reads rows, and hands the states of each pass on.
+    fn read(
+        &self,
+        model: &LanguageModel,
+        rows: Range<usize>,
+        states: &SyncSender<StatesOfPass>,
+        watch: &mut dyn FnMut(CaptureProgress) -> ControlFlow<()>,
+    ) -> Result<()> {
         let about = &self.plan.about;
         let decoder = decoder_of(model)?;
-        let first = writer.rows();
         let tokens_of = |rows: Range<usize>| {
             let rows = self.prompted[rows].iter();
             rows.map(|it| it.tokens.len()).sum::<usize>()
         };
-        let (start, mut synced) = (Instant::now(), Instant::now());
+        let start = Instant::now();
         let passes = passes(decoder, &self.prompted, about.tokens_at_once);
-        for pass in passes {
-            // What was written is cut off at the end of a pass always.
-            if pass.start < first {
-                continue;
-            }
-            if pass.start >= until {
-                break;
-            }
-            let states = states_of(
-                decoder,
-                &self.prompted[pass.clone()],
-                about.position,
-                &about.sites,
-            )?;
-            writer.append(pass.len(), &states)?;
-            if synced.elapsed() > SYNC_EVERY {
-                writer.sync()?;
-                synced = Instant::now();
-            }
+        // What was written is cut off at the end of a pass always.
+        for pass in passes.into_iter().filter(|it| rows.contains(&it.start)) {
+            let texts = &self.prompted[pass.clone()];
+            let stacked = stacked_states_of(decoder, texts, about.position, &about.sites)?;
+            // Where they are not taken, whoever writes says why.
+            let is_taken = states.send((pass.len(), stacked)).is_ok();
             let seconds = start.elapsed().as_secs_f64();
             let flow = watch(CaptureProgress {
                 rows: pass.end,
                 tokens: tokens_of(0..pass.end),
-                tokens_per_second: tokens_of(first..pass.end) as f64 / seconds,
-                rows_per_second: (pass.end - first) as f64 / seconds,
+                tokens_per_second: tokens_of(rows.start..pass.end) as f64 / seconds,
+                rows_per_second: (pass.end - rows.start) as f64 / seconds,
             });
-            if flow.is_break() {
+            if !is_taken || flow.is_break() {
                 break;
             }
         }
-        writer.sync()?;
-        Ok(writer.rows())
+        Ok(())
     }
 }
 
@@ -328,6 +336,16 @@ pub(super) fn states_of(
     position: Position,
     sites: &[Site],
 ) -> Result<Vec<Vec<f32>>> {
+    numbers_of(&stacked_states_of(decoder, rows, position, sites)?)
+}
+
+/// The states of some rows in one pass, of all sites in one tensor [s, m, width] on the CPU.
+fn stacked_states_of(
+    decoder: &Decoder,
+    rows: &[Prompted],
+    position: Position,
+    sites: &[Site],
+) -> Result<Tensor> {
     let mut tokens = Vec::new();
     let (mut positions, mut documents) = (Vec::new(), Vec::new());
     for (row, document) in rows.iter().zip(0..) {
@@ -343,11 +361,7 @@ pub(super) fn states_of(
     };
     let picker = Picker::new(rows, position, decoder.device())?;
     let states = decoder.map_hidden(input, sites, |x| picker.pick(&x.squeeze(0)?))?;
-    let states = Tensor::stack(&states, 0)?.to_device(&Device::Cpu)?;
-    let states = states.to_dtype(DType::F32)?;
-    (0..sites.len())
-        .map(|site| Ok(states.get(site)?.flatten_all()?.to_vec1()?))
-        .collect()
+    Ok(Tensor::stack(&states, 0)?.to_device(&Device::Cpu)?)
 }
 
 /// Takes from the states of a pass what is kept.
@@ -542,7 +556,10 @@ pub(super) fn tokens_at_once(device: &Device) -> usize {
 
 /// Tokens a second of one pass, after one that is not counted.
 fn speed(decoder: &Decoder, prompted: &[Prompted], about: &About) -> Result<f64> {
-    let most = about.tokens_at_once.min(TRIED_TOKENS);
+    let most = match decoder.device() {
+        Device::Cpu => about.tokens_at_once.min(TRIED_TOKENS_CPU),
+        _ => about.tokens_at_once,
+    };
     let Some(pass) = passes(decoder, prompted, most).into_iter().next() else {
         return Ok(f64::NAN);
     };

@@ -7,12 +7,20 @@ use std::{
     fs::{self, File},
     io::{Seek, SeekFrom, Write},
     path::{Path, PathBuf},
+    time::{Duration, Instant},
 };
 
+use candle_core::{DType, Tensor};
 use half::bf16;
 
 use super::states::{ABOUT, About, ROWS, StateRow, StatesDtype, WHOLE, Whole, sha256};
 use crate::{Error, Result, checkpoint::save::replace_file};
+
+/// How often what is written is said to be whole. The disk is waited for then.
+const SYNC_EVERY: Duration = Duration::from_secs(3);
+
+/// How many texts a pass read, and their states [s, m, width] on the CPU.
+pub(super) type StatesOfPass = (usize, Tensor);
 
 /// A folder of states that is being filled.
 #[derive(Debug)]
@@ -124,6 +132,23 @@ impl StatesWriter {
         Ok(())
     }
 
+    /// Appends the states of passes as they come, syncs now and then and at the end, and returns how many rows then have some.
+    pub(super) fn append_all(
+        mut self,
+        states: impl IntoIterator<Item = StatesOfPass>,
+    ) -> Result<usize> {
+        let mut synced = Instant::now();
+        for (rows, states) in states {
+            self.append(rows, &numbers_of(&states)?)?;
+            if synced.elapsed() > SYNC_EVERY {
+                self.sync()?;
+                synced = Instant::now();
+            }
+        }
+        self.sync()?;
+        Ok(self.rows())
+    }
+
     /// Waits until the disk has what was appended, and says that it is whole.
     pub fn sync(&mut self) -> Result<()> {
         for (path, file) in &self.files {
@@ -152,6 +177,14 @@ impl StatesWriter {
         file.seek(SeekFrom::Start(whole)).map_err(failed())?;
         Ok(file)
     }
+}
+
+/// Stacked states [s, m, width] as numbers, site by site.
+pub(super) fn numbers_of(states: &Tensor) -> Result<Vec<Vec<f32>>> {
+    let states = states.to_dtype(DType::F32)?;
+    (0..states.dim(0)?)
+        .map(|site| Ok(states.get(site)?.flatten_all()?.to_vec1()?))
+        .collect()
 }
 
 /// Numbers as they are stored.
