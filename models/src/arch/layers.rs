@@ -237,11 +237,9 @@ impl Linear {
         })
     }
 
-    /// Whether the host has a part in what it computes: it draws a mask of dropout, or makes numbers for quantized blocks.
+    /// Whether the host has a part in what it computes: it draws a mask of dropout.
     pub(super) fn needs_the_host(&self) -> bool {
-        let drops = self.adapter.as_ref().is_some_and(|it| it.dropout > 0.0);
-        drops
-            || matches!(&self.weight, LinearWeight::Quantized(it) if it.is_widened_by_host_numbers())
+        self.adapter.as_ref().is_some_and(|it| it.dropout > 0.0)
     }
 
     fn weight_on(&self, tape: Option<&Tape>) -> Weight {

@@ -25,7 +25,7 @@ struct PlacedPass {
 
 impl Decoder {
     /// The pass over these tokens, and the loss of predicting `targets` [b · t] divided by `tokens`, where nothing is decided on its
-    /// way: on a GPU whose own kernels are all used, without dropout or blocks of ggml.
+    /// way: on a GPU whose own kernels are all used, without dropout.
     pub fn fixed_pass(
         &self,
         input: Input,

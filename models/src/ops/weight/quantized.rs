@@ -22,33 +22,44 @@ pub struct Quantized {
 #[derive(Debug, Clone)]
 pub enum Blocks {
     /// Those of ggml.
-    Ggml(Arc<QTensor>),
+    Ggml {
+        /// As a file of llama.cpp has them.
+        blocks: Arc<QTensor>,
+        /// The numbers of all rows, [o]: looking rows up is what widens them on every device. They lie there, so that a pass needs
+        /// nothing of the host and can be recorded.
+        row_numbers: Tensor,
+    },
     /// NF4.
     Nf4(Arc<Nf4>),
 }
 
-impl From<QTensor> for Blocks {
-    fn from(blocks: QTensor) -> Self {
-        Self::Ggml(Arc::new(blocks))
+impl TryFrom<QTensor> for Blocks {
+    type Error = Error;
+
+    fn try_from(blocks: QTensor) -> Result<Self> {
+        let &[rows, _] = blocks.shape().dims() else {
+            let problem = format!("quantized weights of shape {:?}", blocks.shape());
+            return Err(Error::Data(format!("{problem} are no matrix")));
+        };
+        Ok(Self::Ggml {
+            row_numbers: Tensor::arange(0, rows as u32, &blocks.device())?,
+            blocks: Arc::new(blocks),
+        })
     }
 }
 
-impl From<Nf4> for Blocks {
-    fn from(blocks: Nf4) -> Self {
-        Self::Nf4(Arc::new(blocks))
+impl TryFrom<Nf4> for Blocks {
+    type Error = Error;
+
+    fn try_from(blocks: Nf4) -> Result<Self> {
+        Ok(Self::Nf4(Arc::new(blocks)))
     }
 }
 
 impl Quantized {
     /// Errors: [`Error::Data`] when it is no matrix.
-    pub fn new(blocks: impl Into<Blocks>) -> Result<Self> {
-        let blocks = blocks.into();
-        if let Blocks::Ggml(blocks) = &blocks
-            && blocks.shape().rank() != 2
-        {
-            let problem = format!("quantized weights of shape {:?}", blocks.shape());
-            return Err(Error::Data(format!("{problem} are no matrix")));
-        }
+    pub fn new(blocks: impl TryInto<Blocks, Error = Error>) -> Result<Self> {
+        let blocks = blocks.try_into()?;
         let (_, width) = blocks.dims2()?;
         Ok(Self {
             blocks,
@@ -64,26 +75,19 @@ impl Quantized {
     /// Bytes of the blocks.
     pub fn bytes(&self) -> usize {
         match &self.blocks {
-            Blocks::Ggml(blocks) => blocks.storage_size_in_bytes(),
+            Blocks::Ggml { blocks, .. } => blocks.storage_size_in_bytes(),
             Blocks::Nf4(blocks) => blocks.bytes(),
         }
-    }
-
-    /// Whether its rows are widened by numbers that the host makes.
-    pub(crate) fn is_widened_by_host_numbers(&self) -> bool {
-        matches!(self.blocks, Blocks::Ggml(_))
     }
 
     /// What some of its rows stand for, in f32: [rows, i].
     pub fn widen(&self, rows: Range<usize>) -> Result<Tensor> {
         match &self.blocks {
             Blocks::Nf4(blocks) => blocks.widen(rows),
-            Blocks::Ggml(blocks) => {
-                // Looking rows up is what widens them on every device without a way through the host.
-                let device = blocks.device();
-                let numbers = Tensor::arange(rows.start as u32, rows.end as u32, &device)?;
-                Ok(blocks.embedding(&numbers)?)
-            }
+            Blocks::Ggml {
+                blocks,
+                row_numbers,
+            } => Ok(blocks.embedding(&row_numbers.narrow(0, rows.start, rows.len())?)?),
         }
     }
 
@@ -121,7 +125,7 @@ impl Quantized {
 impl Blocks {
     fn dims2(&self) -> Result<(usize, usize)> {
         match self {
-            Self::Ggml(blocks) => Ok(blocks.shape().dims2()?),
+            Self::Ggml { blocks, .. } => Ok(blocks.shape().dims2()?),
             Self::Nf4(blocks) => Ok(blocks.dims2()),
         }
     }
