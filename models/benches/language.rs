@@ -304,6 +304,7 @@ impl Options {
                     storage,
                     compute,
                     quantize: None,
+                    most_bytes_unpacked: 0,
                 };
                 return load_decoder(&ModelFolder::open(folder)?, dtypes, learns, device);
             }

@@ -556,6 +556,7 @@ fn states_of_a_model_in_bf16_keep_its_digits() {
         storage: DType::BF16,
         compute: DType::BF16,
         quantize: None,
+        most_bytes_unpacked: 0,
     };
     let model = LanguageModel::open(folder.path(), dtypes, &Device::Cpu).unwrap();
     let work = tempfile::tempdir().unwrap();

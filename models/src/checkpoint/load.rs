@@ -334,6 +334,9 @@ pub struct LoadDtypes {
     pub compute: DType,
     /// What frozen matrices of layers are put into, where they are not in blocks already.
     pub quantize: Option<Quantization>,
+    /// Frozen matrices that are in blocks already become numbers where all weights then have at most so many bytes, and stay as they
+    /// are with more. Numbers take more memory, and on a GPU less time.
+    pub most_bytes_unpacked: u64,
 }
 
 impl LoadDtypes {
@@ -342,6 +345,7 @@ impl LoadDtypes {
         storage: DType::F32,
         compute: DType::F32,
         quantize: None,
+        most_bytes_unpacked: 0,
     };
 }
 
@@ -378,7 +382,9 @@ pub fn load_decoder(
     let config = decoder_config(folder)?;
     if let Some(file) = &folder.gguf {
         // What learns has to be numbers of its own.
-        let (file, keeps_blocks) = (file.clone(), !trainable);
+        let unpacked_bytes = config.parameters() * dtypes.storage.size_in_bytes() as u64;
+        let keeps_blocks = !trainable && unpacked_bytes > dtypes.most_bytes_unpacked;
+        let file = file.clone();
         let mut weights = GgufWeights::new(file, &config, keeps_blocks, dtypes.storage, device)?;
         let decoder = Decoder::new(config, &mut weights, trainable, dtypes.compute, device)?;
         weights.check_all_taken()?;

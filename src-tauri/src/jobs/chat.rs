@@ -19,6 +19,7 @@ use models::{
     device::{
         self, Checked, Choice,
         dtype::{self, DeviceClass, choose_dtype},
+        memory::memory,
     },
     generate::Generator,
     ops::kernels,
@@ -222,14 +223,25 @@ impl Chat {
     }
 }
 
+/// The share of a GPU’s free memory that weights may take so that they need not be unpacked for every product.
+const UNPACKED_SHARE: u64 = 4;
+
 /// Opens the model in a folder in the formats that are safest on a device.
 pub(crate) fn open_model(
     folder: &Path,
     device: &Choice,
     checked: &Checked,
 ) -> Result<LanguageModel> {
-    let dtypes = load_dtypes(device, checked)?;
-    Ok(LanguageModel::open(folder, dtypes, &device::open(device)?)?)
+    let place = device::open(device)?;
+    let most_bytes_unpacked = match place.is_cpu() {
+        true => 0,
+        false => memory(&place)?.available_bytes / UNPACKED_SHARE,
+    };
+    let dtypes = LoadDtypes {
+        most_bytes_unpacked,
+        ..load_dtypes(device, checked)?
+    };
+    Ok(LanguageModel::open(folder, dtypes, &place)?)
 }
 
 /// The formats that are safest on a device, without what its check found wrong.
@@ -242,5 +254,6 @@ pub(crate) fn load_dtypes(device: &Choice, checked: &Checked) -> Result<LoadDtyp
         storage: dtype(dtype::Role::Storage)?,
         compute: dtype(dtype::Role::Compute)?,
         quantize: None,
+        most_bytes_unpacked: 0,
     })
 }

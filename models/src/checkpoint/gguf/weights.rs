@@ -160,7 +160,13 @@ impl GgufWeights {
 impl Weights for GgufWeights {
     fn tensor(&mut self, request: &WeightRequest) -> Result<Tensor> {
         let stored = self.find(request)?;
-        let plain = self.numbers(request, &stored, self.bytes(request, &stored)?)?;
+        let bytes = self.bytes(request, &stored)?;
+        if stored.of.is_quantized() && self.device.is_cuda() {
+            // Blocks are a fraction of what they stand for, and become it there in no time.
+            let blocks = blocks(&stored, bytes, &self.device)?;
+            return Ok(blocks.dequantize(&self.device)?.to_dtype(self.dtype)?);
+        }
+        let plain = self.numbers(request, &stored, bytes)?;
         Ok(plain.to_dtype(self.dtype)?.to_device(&self.device)?)
     }
 

@@ -111,6 +111,7 @@ fn network(
                 storage: plan.run.dtype.storage.into(),
                 compute,
                 quantize: plan.task.quantize,
+                most_bytes_unpacked: 0,
             };
             let mut network = load_network(&folder, dtypes, false, device)?;
             let lora = plan.task.lora.as_ref();

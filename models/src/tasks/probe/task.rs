@@ -82,6 +82,7 @@ impl ProbeTask {
                 storage: run.dtype.storage.into(),
                 compute: run.dtype.compute.into(),
                 quantize: None,
+                most_bytes_unpacked: 0,
             },
             folder: captured.map_or_else(|| place.folder.join(STATES), Path::to_owned),
             reading_steps: run.steps.saturating_sub(others),
