@@ -24,6 +24,7 @@ const BETWEEN: &str = "between operations";
 /// Where in a step an operation is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "specta", derive(specta::Type))]
 pub enum Place {
     /// Making the batch.
     Data,

@@ -9,6 +9,7 @@ import { draft } from "../../ui/src/features/train/draft.svelte";
 import { form, methodOf } from "../../ui/src/features/language/form";
 import { asked, needs, read, readList, requestOf, written, writtenList } from "../../ui/src/features/train/filled";
 import { memoryOf, widths } from "../../ui/src/features/train/memory";
+import { gained, millis, sorted, type By } from "../../ui/src/features/train/profile";
 import { obstacle } from "../../ui/src/features/train/start";
 import { waits } from "../../ui/src/features/train/waits";
 import { said, sentence, shown, typed } from "../../ui/src/features/train/words";
@@ -187,6 +188,28 @@ describe("the form", () => {
     expect(draft.trialProblem).toBeUndefined();
     await draft.try();
     expect(draft.measure?.steps).toBe(5);
+  });
+
+  test("a profile is shown for what was asked when it was taken, sorted by what is looked for", async () => {
+    draft.enter({ model: "/m", "data.files": "[/a.jsonl]" });
+    await waitFor(() => expect(draft.ready).toBe(true));
+    await draft.lookInside();
+    const parts = draft.profile?.parts ?? [];
+    const names = (by: By) => sorted(parts, by).parts.map(({ operation, place }) => `${operation}, ${place}`);
+    expect(names("time")[0]).toBe("linear with adapter, backward");
+    expect(names("kept")[0]).toBe("linear with adapter, forward");
+    expect(names("kept").at(-1)).toBe("between operations, backward");
+    const { parts: shown, small } = sorted(parts, "moved");
+    expect(shown.length + (small?.count ?? 0)).toBe(parts.length);
+    const all = shown.reduce((sum, { share }) => sum + share, small?.share ?? 0);
+    expect(all).toBeCloseTo(1, 2);
+    draft.change({ steps: "10" });
+    expect(draft.profile).toBeUndefined();
+  });
+
+  test("a step of any length has figures that can be compared", () => {
+    expect([0.137, 24.214, 292.5, 2859, 75_000].map(millis)).toEqual(["0.14 ms", "24.21 ms", "293 ms", "2.9 s", "1 min"]);
+    expect([644_000_000, -219_000_000, 0].map(gained)).toEqual(["644 MB", "−219 MB", "0 B"]);
   });
 
   test("what does not fit starts only when that is wanted, or after a change that makes it fit", async () => {

@@ -89,6 +89,9 @@ pub fn profile<T: Task, P: tree::Part>(
     let mut state = TrainState::new(whole_plan, task)?;
     let device = device_of(task).unwrap_or(Device::Cpu);
     for _ in 0..WARM_UPS {
+        if stop() {
+            return Ok(None);
+        }
         one_step(plan, task, &mut state, stop)?;
     }
     let mut plain = Vec::new();
@@ -108,13 +111,13 @@ pub fn profile<T: Task, P: tree::Part>(
         profiled.push(millis?);
         recordings.push(recording);
     }
+    if stop() {
+        return Ok(None);
+    }
     let (memory, in_use) = record(&device, Some(bytes_in_use), || {
         one_step(plan, task, &mut state, stop)
     });
     memory?;
-    if stop() || plain.is_empty() {
-        return Ok(None);
-    }
     let steps = recordings.len();
     let parts = parts(&recordings, &in_use);
     let last = recordings.pop().unwrap_or_default();

@@ -10,7 +10,10 @@ use tauri::State;
 
 use super::App;
 use crate::{
-    host::plan::view::{EstimateView, MeasureView, PlanView},
+    host::{
+        plan::view::{EstimateView, MeasureView, PlanView},
+        trial::view::ProfileView,
+    },
     store::{naming, run_file, runs},
     wire::error::{AppError, Result},
 };
@@ -40,12 +43,23 @@ pub(super) fn try_run(app: State<'_, App>, filled: Filled) -> Result<MeasureView
     app.stop_trial.store(false, Ordering::SeqCst);
     let plan = resolve(&app, &filled)?.plan;
     let stop = || app.stop_trial.load(Ordering::SeqCst);
-    match app.host.try_steps(&plan, &stop)? {
-        Some(tried) => Ok(tried.found.into()),
-        None => Err(AppError::failed(
-            "the trial was stopped before it knew anything",
-        )),
-    }
+    let tried = app.host.try_steps(&plan, &stop)?;
+    Ok(tried.ok_or_else(stopped)?.found.into())
+}
+
+/// Takes a few real steps, and says where they spend their time and memory.
+#[tauri::command(async)]
+#[specta::specta]
+pub(super) fn profile_run(app: State<'_, App>, filled: Filled) -> Result<ProfileView> {
+    app.stop_trial.store(false, Ordering::SeqCst);
+    let plan = resolve(&app, &filled)?.plan;
+    let stop = || app.stop_trial.load(Ordering::SeqCst);
+    let profiled = app.host.profile(&plan, &stop)?;
+    Ok(profiled.ok_or_else(stopped)?.into())
+}
+
+fn stopped() -> AppError {
+    AppError::failed("the trial was stopped before it knew anything")
 }
 
 /// Ends the steps that are tried.

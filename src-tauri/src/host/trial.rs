@@ -2,6 +2,9 @@
 //!
 //! Deliberately absent: how steps are tried and what follows from them, which is the models' crate.
 
+#[cfg(feature = "gui")]
+pub(crate) mod view;
+
 use std::{
     fs,
     path::PathBuf,

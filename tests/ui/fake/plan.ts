@@ -1,7 +1,8 @@
 // A run before it starts: what the app said of forms that were filled in.
 
-import type { FieldProblemView, Filled, PlanView } from "../../../ui/src/api";
+import type { FieldProblemView, Filled, PlanView, ProfileView } from "../../../ui/src/api";
 import plans from "./answers/plans.json";
+import profile from "./answers/profile.json";
 import { beginRun, runAnswers } from "./runs";
 import { asks, recorded, refuse, scene, type Some, wait } from "./scene";
 
@@ -24,6 +25,13 @@ function check(filled: Filled): PlanView {
 
 let isStopped = false;
 
+/** Takes a few steps, unless they are stopped. */
+async function trial() {
+  isStopped = false;
+  for (let turn = 0; turn < 15 && !isStopped; turn += 1) await wait(100);
+  if (isStopped) refuse("the trial was stopped before it knew anything");
+}
+
 export const planAnswers = {
   planRun: async (filled) => {
     await wait(40);
@@ -32,10 +40,14 @@ export const planAnswers = {
 
   tryRun: async (filled) => {
     const { steps } = check(filled);
-    isStopped = false;
-    for (let turn = 0; turn < 15 && !isStopped; turn += 1) await wait(100);
-    if (isStopped) refuse("the trial was stopped before it knew anything");
+    await trial();
     return { steps: 5, whole: true, millis: 512, seconds: 0.512 * steps, peakBytes: 9.61e9 };
+  },
+
+  profileRun: async (filled) => {
+    check(filled);
+    await trial();
+    return recorded<ProfileView>(profile);
   },
 
   stopTrial: () => void (isStopped = true),

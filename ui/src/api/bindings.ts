@@ -119,6 +119,8 @@ export const commands = {
 	planRun: (filled: { [key in string]: string }) => typedError<PlanView, AppError>(__TAURI_INVOKE("plan_run", { filled })),
 	/**  Takes a few real steps, and says how long they took and how much memory. */
 	tryRun: (filled: { [key in string]: string }) => typedError<MeasureView, AppError>(__TAURI_INVOKE("try_run", { filled })),
+	/**  Takes a few real steps, and says where they spend their time and memory. */
+	profileRun: (filled: { [key in string]: string }) => typedError<ProfileView, AppError>(__TAURI_INVOKE("profile_run", { filled })),
 	/**  Ends the steps that are tried. */
 	stopTrial: () => typedError<null, AppError>(__TAURI_INVOKE("stop_trial")),
 	/**  Starts a run, or has it wait. Returns its id. A run that does not fit starts only with `force`. */
@@ -514,6 +516,12 @@ export type CalibrationScale = {
 	scale: number | null,
 	/**  What is added after that. */
 	shift: number | null,
+};
+
+/**  What a device does at most. */
+export type CeilingsView = {
+	operationsPerSecond: number,
+	bytesPerSecond: number,
 };
 
 /**  How answers are written. Each can be changed between two of them. */
@@ -1636,6 +1644,13 @@ export type PathLengths = {
 	shortest: number,
 };
 
+/**  When the most memory was in use. */
+export type PeakView = {
+	bytes: number,
+	operation: string,
+	place: Place,
+};
+
 /**  What the user is asked to choose. */
 export type Pick = 
 /**  A file with data. */
@@ -1701,6 +1716,19 @@ export type PixelsView = {
 	/**  Red, green and blue of each, row by row, as base64. */
 	pixels: string,
 };
+
+/**  Where in a step an operation is. */
+export type Place = 
+/**  Making the batch. */
+"data" | 
+/**  From the batch to the loss. */
+"forward" | 
+/**  From the loss to the gradients. */
+"backward" | 
+/**  Forward once more, on the way back, for what was not kept. */
+"again" | 
+/**  From the gradients to the weights. */
+"update";
 
 /**  A value that stands in a line of its own. */
 export type PlanLine = {
@@ -1844,6 +1872,40 @@ export type ProbesView = {
 	name: string,
 	/**  What they look for. */
 	labels: string[],
+};
+
+/**  All operations of one name in one place of a step. */
+export type ProfilePartView = {
+	operation: string,
+	place: Place,
+	calls: number,
+	millis: number,
+	/**  Of a recorded step. */
+	share: number,
+	/**  How much more memory is in use after them than before; below 0, less. */
+	keptBytes: number | null,
+	/**  What they read and write; nothing where it is not known. */
+	movedBytes: number | null,
+	/**  The time that their products or bytes take at least, as a share of what they took. */
+	shareOfBest: number | null,
+};
+
+/**  Where a step spends its time and memory. */
+export type ProfileView = {
+	/**  Steps that were recorded. */
+	steps: number,
+	/**  A step as a run takes it, the median. */
+	stepMillis: number,
+	/**  A step that is recorded, in which operations of a GPU wait for each other. */
+	profiledMillis: number,
+	/**  When the most memory was in use, where the device says how much is. */
+	peak: PeakView | null,
+	/**  What the device does at most, where it could be measured. */
+	best: CeilingsView | null,
+	/**  Operations by name and place, those that take most first. */
+	parts: ProfilePartView[],
+	/**  Who else used the device meanwhile, in a sentence. */
+	warning: string | null,
 };
 
 /**  A puzzle of the data and its solution, to be drawn as grids. */

@@ -12,6 +12,7 @@ import {
   type MeasureView,
   type ModelView,
   type PlanView,
+  type ProfileView,
 } from "../../api";
 import { latest } from "../../lib/latest";
 import { kindOf, KINDS } from "../kinds";
@@ -58,6 +59,7 @@ export class Draft {
   inspected = $state("");
 
   measured = $state.raw<{ key: string; view: MeasureView }>();
+  profiled = $state.raw<{ key: string; view: ProfileView }>();
   trial = $state<{ stopped: boolean }>();
   trialProblem = $state.raw<unknown>();
 
@@ -82,6 +84,7 @@ export class Draft {
   readonly needs = $derived(needs(this.filled, this.kind.form));
   readonly set = $derived(setOf(this.filled, this.sets ?? []));
   readonly measure = $derived(this.measured?.key === this.key ? this.measured.view : undefined);
+  readonly profile = $derived(this.profiled?.key === this.key ? this.profiled.view : undefined);
   readonly memory = $derived(this.plan?.estimate ? memoryOf(this.plan.estimate, this.measure?.peakBytes) : undefined);
   /** What the last plan found wrong, without what is only not chosen yet. */
   readonly found = $derived((this.plan?.problems ?? []).filter(({ field }) => !this.needs.some((need) => need.field === field)));
@@ -267,15 +270,25 @@ export class Draft {
     this.#look.soon(look);
   }
 
-  async try() {
+  /** Takes a few real steps, to know how long the run takes. */
+  try() {
+    return this.#take(api.tryRun, (measured) => (this.measured = measured));
+  }
+
+  /** Takes a few real steps, to know where their time and memory go. */
+  lookInside() {
+    return this.#take(api.profileRun, (profiled) => (this.profiled = profiled));
+  }
+
+  async #take<V>(steps: (filled: Filled) => Promise<V>, keep: (answer: { key: string; view: V }) => void) {
     if (this.trial) return;
     const { key } = this;
     this.trialProblem = undefined;
     this.trial = { stopped: false };
     const mine = this.trial;
     try {
-      const view = await api.tryRun(this.asked);
-      if (!mine.stopped) this.measured = { key, view };
+      const view = await steps(this.asked);
+      if (!mine.stopped) keep({ key, view });
     } catch (problem) {
       if (!mine.stopped) this.trialProblem = problem;
     } finally {

@@ -1,0 +1,104 @@
+//! What the window shows of steps that were profiled.
+
+use models::profile::Place;
+use serde::Serialize;
+use specta::Type;
+use specta_typescript::Number;
+
+use super::{Profiled, Tried};
+
+/// Where a step spends its time and memory.
+#[derive(Debug, Clone, PartialEq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ProfileView {
+    /// Steps that were recorded.
+    steps: usize,
+    /// A step as a run takes it, the median.
+    #[specta(type = Number)]
+    step_millis: f64,
+    /// A step that is recorded, in which operations of a GPU wait for each other.
+    #[specta(type = Number)]
+    profiled_millis: f64,
+    /// When the most memory was in use, where the device says how much is.
+    peak: Option<PeakView>,
+    /// What the device does at most, where it could be measured.
+    best: Option<CeilingsView>,
+    /// Operations by name and place, those that take most first.
+    parts: Vec<ProfilePartView>,
+    /// Who else used the device meanwhile, in a sentence.
+    warning: Option<String>,
+}
+
+/// When the most memory was in use.
+#[derive(Debug, Clone, PartialEq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+struct PeakView {
+    bytes: u64,
+    operation: String,
+    place: Place,
+}
+
+/// What a device does at most.
+#[derive(Debug, Clone, PartialEq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+struct CeilingsView {
+    #[specta(type = Number)]
+    operations_per_second: f64,
+    #[specta(type = Number)]
+    bytes_per_second: f64,
+}
+
+/// All operations of one name in one place of a step.
+#[derive(Debug, Clone, PartialEq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+struct ProfilePartView {
+    operation: String,
+    place: Place,
+    calls: usize,
+    #[specta(type = Number)]
+    millis: f64,
+    /// Of a recorded step.
+    #[specta(type = Number)]
+    share: f64,
+    /// How much more memory is in use after them than before; below 0, less.
+    kept_bytes: Option<i64>,
+    /// What they read and write; nothing where it is not known.
+    moved_bytes: Option<u64>,
+    /// The time that their products or bytes take at least, as a share of what they took.
+    #[specta(type = Option<Number>)]
+    share_of_best: Option<f64>,
+}
+
+impl From<Tried<Profiled>> for ProfileView {
+    fn from(tried: Tried<Profiled>) -> Self {
+        let Profiled { profile, ceilings } = tried.found;
+        let parts = profile.parts.into_iter();
+        Self {
+            steps: profile.steps,
+            step_millis: profile.step_millis,
+            profiled_millis: profile.profiled_millis,
+            peak: profile.peak.map(|peak| PeakView {
+                bytes: peak.bytes,
+                operation: peak.operation,
+                place: peak.place,
+            }),
+            parts: parts
+                .map(|part| ProfilePartView {
+                    share_of_best: ceilings.and_then(|it| part.share_of_best(&it)),
+                    operation: part.operation,
+                    place: part.place,
+                    calls: part.calls,
+                    millis: part.millis,
+                    share: part.share,
+                    kept_bytes: part.kept_bytes,
+                    moved_bytes: (part.moved_bytes > 0).then_some(part.moved_bytes),
+                })
+                .collect(),
+            best: ceilings.map(|it| CeilingsView {
+                operations_per_second: it.operations_per_second,
+                bytes_per_second: it.bytes_per_second,
+            }),
+            warning: tried.warning,
+        }
+    }
+}
