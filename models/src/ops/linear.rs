@@ -138,6 +138,14 @@ impl Matrix {
             }
             Self::Quantized(weight) => weight,
         };
+        if let Some(blocks) = weight.ggml()
+            && let Some(y) = kernels::cpu::linear::project_blocks(kernel, x, blocks, more, bias)?
+        {
+            let (rows, inputs) = x.dims2()?;
+            profile::multiplied(rows, inputs, y.dim(1)?);
+            note(more)?;
+            return Ok(y);
+        }
         let mut columns = Vec::new();
         for part in weight.parts()? {
             let (rows, numbers) = part?;

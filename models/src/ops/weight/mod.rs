@@ -184,6 +184,35 @@ mod tests {
     }
 
     #[test]
+    fn few_rows_have_the_bits_that_widened_numbers_give_them() {
+        let f32s = |seed, shape: &[usize]| normal(seed, shape).to_dtype(DType::F32).unwrap();
+        for (name, width, weight) in matrices() {
+            let dense = Value::constant(weight.widen(0..5).unwrap());
+            let bias = Value::constant(f32s(3, &[5]));
+            let adapter = Adapter {
+                a: Value::constant(f32s(4, &[2, width])),
+                b: Value::constant(f32s(5, &[5, 2])),
+                scale: 0.7,
+                dropout: None,
+            };
+            for rows in [1, 4] {
+                let x = Value::constant(f32s(1, &[1, rows, width]));
+                let run = |weight: Weight| {
+                    let plain = linear(&x, weight.clone(), Some(&bias)).unwrap();
+                    let adapted = linear_with_adapter(&x, weight, None, &adapter).unwrap();
+                    [plain, adapted]
+                        .map(|y| y.tensor().flatten_all().unwrap().to_vec1::<f32>().unwrap())
+                };
+                assert_eq!(
+                    run(weight.clone().into()),
+                    run((&dense).into()),
+                    "{name}, {rows}"
+                );
+            }
+        }
+    }
+
+    #[test]
     fn quantized_numbers_are_near_those_they_were_made_of() {
         for (name, width, weight) in matrices() {
             let far = (weight.widen(0..5).unwrap() - numbers(width)).unwrap();

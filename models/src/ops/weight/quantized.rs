@@ -72,6 +72,14 @@ impl Quantized {
         self.blocks.dims2()
     }
 
+    /// The blocks, where they are ggml's.
+    pub(crate) fn ggml(&self) -> Option<&QTensor> {
+        match &self.blocks {
+            Blocks::Ggml { blocks, .. } => Some(blocks),
+            Blocks::Nf4(_) => None,
+        }
+    }
+
     /// Bytes of the blocks.
     pub fn bytes(&self) -> usize {
         match &self.blocks {

@@ -3,7 +3,9 @@
 //! Weights may be kept in bf16 or f16. They are widened a panel at a time, or in registers where there are few rows,
 //! as when text is generated: then time is the bytes of the weights over the memory's speed.
 
-use candle_core::{DType, Tensor};
+use std::marker::PhantomData;
+
+use candle_core::{DType, Tensor, quantized::QTensor};
 
 use crate::{
     Error, Result,
@@ -11,7 +13,9 @@ use crate::{
         kernels::{
             Kernel,
             cpu::{
-                Numbers, block_rows, each, fetch_ahead, filled,
+                Numbers, block_rows,
+                blocks::{self, Block, widen_row, with_block},
+                each, fetch_ahead, filled,
                 math::dot,
                 product::{Matrix, Output, Size, Stored, multiply_on_threads, widened},
                 simd, tensor, try_filled, with_scratch,
@@ -24,6 +28,8 @@ use crate::{
 
 /// Rows up to which a weight is read once from memory, row by row, instead of being packed.
 const FEW_ROWS: usize = 4;
+/// Numbers of such a row at least.
+const LONG_ENOUGH: usize = 64;
 
 /// Whether these kernels serve x in f32 and weights in f32, bf16 or f16, all on the CPU.
 pub(crate) fn serves(kernel: Kernel, terms: &[Term]) -> bool {
@@ -159,8 +165,12 @@ pub(crate) fn project_onto<T: Stored>(
         columns: weight.len() / depth,
         depth,
     };
-    if size.rows <= FEW_ROWS && depth >= 64 {
-        return project_few(y, x, weight, size, factor, output);
+    if size.rows <= FEW_ROWS && depth >= LONG_ENOUGH {
+        let rows = StoredRows {
+            numbers: weight,
+            depth,
+        };
+        return project_few(y, x, &rows, size, factor, output);
     }
     let (x, weight) = (
         Matrix::rows(x, depth),
@@ -209,11 +219,103 @@ pub(crate) fn add_weight_gradient(
     multiply_on_threads(dw, columns, gradient, x, size, factor, output);
 }
 
+/// The rows of a weight, read one after another.
+trait Rows: Sync {
+    /// A row in f32, in `scratch` where it is kept otherwise.
+    fn widened<'a>(&'a self, row: usize, scratch: &'a mut [f32]) -> &'a [f32];
+}
+
+struct StoredRows<'a, T> {
+    numbers: &'a [T],
+    depth: usize,
+}
+
+impl<T: Stored> Rows for StoredRows<'_, T> {
+    #[inline(always)]
+    fn widened<'a>(&'a self, row: usize, scratch: &'a mut [f32]) -> &'a [f32] {
+        let row = &self.numbers[row * self.depth..][..self.depth];
+        fetch_ahead(row);
+        widened(row, scratch)
+    }
+}
+
+struct BlockRows<'a, B> {
+    bytes: &'a [u8],
+    row_bytes: usize,
+    block: PhantomData<B>,
+}
+
+impl<B: Block> Rows for BlockRows<'_, B> {
+    #[inline(always)]
+    fn widened<'a>(&'a self, row: usize, scratch: &'a mut [f32]) -> &'a [f32] {
+        let row = &self.bytes[row * self.row_bytes..][..self.row_bytes];
+        fetch_ahead(row);
+        widen_row::<B>(row, scratch);
+        scratch
+    }
+}
+
+/// x Wᵀ + c, and the products of `more` added, where W [o, i] is in blocks: few rows x [n, i], c [o] -> [n, o]. Nothing where these
+/// kernels don't serve it.
+pub(crate) fn project_blocks(
+    kernel: Kernel,
+    x: &Tensor,
+    blocks: &QTensor,
+    more: &[Term],
+    bias: Option<&Tensor>,
+) -> Result<Option<Tensor>> {
+    let (rows, depth) = x.dims2()?;
+    let is_here = x.device().is_cpu() && x.dtype() == DType::F32 && blocks.device().is_cpu();
+    let is_few = rows <= FEW_ROWS && depth >= LONG_ENOUGH;
+    let serves_more = enabled(kernel) && serves(kernel, more);
+    if !(is_here && is_few && serves_more && blocks::serves(blocks.dtype())) {
+        return Ok(None);
+    }
+    let (columns, _) = blocks.shape().dims2()?;
+    let bias = bias.map(|it| it.to_dtype(DType::F32)?.to_vec1::<f32>());
+    let bias = bias.transpose()?;
+    let (x, bytes) = (x.contiguous()?, blocks.data()?);
+    let x = Numbers::<f32>::of(&x)?;
+    let size = Size {
+        rows,
+        columns,
+        depth,
+    };
+    let row_bytes = bytes.len() / columns.max(1);
+    let y = try_filled(rows * columns, |y| {
+        let output = match &bias {
+            Some(bias) => {
+                y.chunks_mut(columns).for_each(|y| y.copy_from_slice(bias));
+                Output::Add
+            }
+            None => Output::Replace,
+        };
+        let _served = with_block!(blocks.dtype(), B => {
+            let weight = BlockRows::<B> { bytes: &bytes, row_bytes, block: PhantomData };
+            project_few(y, &x, &weight, size, 1.0, output)
+        });
+        add_terms(y, more)
+    })?;
+    tensor(y, (rows, columns)).map(Some)
+}
+
+/// Adds Σ factor · x Wᵀ over the terms.
+fn add_terms(y: &mut [f32], terms: &[Term]) -> Result<()> {
+    for term in terms {
+        let (x, weight) = (term.x.contiguous()?, term.weight.contiguous()?);
+        let (x, factor, width) = (Numbers::of(&x)?, term.factor as f32, weight.dim(1)?);
+        with_stored!(&weight, numbers => {
+            project_onto(y, &x, &numbers, width, factor, Output::Add)
+        });
+    }
+    Ok(())
+}
+
 /// [`project_onto`] for few rows: each row of the weight is read once, for all rows of x.
-fn project_few<T: Stored>(
+fn project_few(
     y: &mut [f32],
     x: &[f32],
-    weight: &[T],
+    weight: &impl Rows,
     size: Size,
     factor: f32,
     output: Output,
@@ -222,15 +324,13 @@ fn project_few<T: Stored>(
     let block = 4 * block_rows(depth);
     let by_column = filled(size.rows * size.columns, |out| {
         let tasks: Vec<_> = out.chunks_mut(block * size.rows).enumerate().collect();
-        each(tasks, weight.len(), |(index, out)| {
-            let weights = weight[index * block * depth..].chunks(depth);
+        each(tasks, size.columns * depth, |(index, out)| {
             with_scratch(depth, |scratch| {
                 simd(
                     #[inline(always)]
                     || {
-                        for (out, weight) in out.chunks_mut(size.rows).zip(weights.clone()) {
-                            fetch_ahead(weight);
-                            let weight = widened(weight, scratch);
+                        for (row, out) in out.chunks_mut(size.rows).enumerate() {
+                            let weight = weight.widened(index * block + row, scratch);
                             for (out, x) in out.iter_mut().zip(x.chunks(depth)) {
                                 *out = factor * dot(x, weight);
                             }
