@@ -283,6 +283,10 @@ impl Generator {
                 (_, Passed::Stopped(_)) => break Ended::StopText,
                 (ControlFlow::Break(()), _) => break Ended::Asked,
                 _ if json.as_ref().is_some_and(JsonText::is_over) => break Ended::StopToken,
+                // Nobody asks what would follow; but who watches is shown every token as it is read.
+                _ if tokens.len() == limits.max_tokens && self.watch.is_none() => {
+                    break Ended::MaxTokens;
+                }
                 _ if self.cache.read().len() + 1 >= context => break Ended::Context,
                 _ => logits = self.step(&[token], true)?,
             }
