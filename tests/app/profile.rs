@@ -87,3 +87,27 @@ fn profile(app: &App, command: &str) -> Value {
     profiled.ended(0);
     serde_json::from_str(&profiled.stdout).unwrap()
 }
+
+#[test]
+fn an_answer_is_profiled_by_its_prompt_and_by_a_token() {
+    let app = tiny("");
+    app.anneal("train run.yaml").ended(0);
+    app.anneal("profile animals --chat")
+        .ended(0)
+        .shows("Reading a prompt of ")
+        .shows("Writing a token after it takes ")
+        .shows("attention");
+    let profile = app.anneal("profile animals --chat --json").json();
+    assert!(profile["prompt_tokens"].as_u64() > Some(1));
+    let products = |of: &str| {
+        let parts = profile[of]["parts"].as_array().unwrap();
+        let places = parts.iter().map(|it| it["place"].as_str().unwrap());
+        assert!(places.clone().all(|place| place == "forward"), "{parts:?}");
+        let operations = parts.iter().map(|it| it["operations"].as_f64().unwrap());
+        operations.sum::<f64>()
+    };
+    // One token is less work than a prompt, by as many as it has.
+    assert!(products("prompt") > 4.0 * products("token"), "{profile}");
+    assert!(products("token") > 0.0);
+    app.anneal("profile nobody --chat").ended(2).notes("nobody");
+}

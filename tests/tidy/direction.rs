@@ -30,7 +30,10 @@ const MAPS: [Map; 2] = [
                 "data",
                 &["embedded", "figures", "gguf", "instead", "limits", "random"],
             ),
-            ("arch", &["embedded", "ops", "parameters", "random", "tape"]),
+            (
+                "arch",
+                &["embedded", "ops", "parameters", "profile", "random", "tape"],
+            ),
             ("optim", &["ops", "parameters", "random", "tape"]),
             (
                 "checkpoint",
@@ -38,7 +41,7 @@ const MAPS: [Map; 2] = [
                     "arch", "embedded", "figures", "gguf", "instead", "limits", "ops",
                 ],
             ),
-            ("generate", &["arch", "data", "ops", "random"]),
+            ("generate", &["arch", "data", "ops", "profile", "random"]),
             (
                 "check",
                 &[

@@ -18,6 +18,7 @@ use crate::{
     arch::{kv_cache::KvCache, network::Network, sites::Site, steering::Steering},
     data::tokenizer::Tokenizer,
     ops::kernels::{self, metal::in_pool},
+    profile::{self, Place},
 };
 use chances::Chances;
 use json::JsonText;
@@ -358,6 +359,7 @@ impl Generator {
 
     /// Reads tokens and returns the scores [v] after the last.
     fn step(&mut self, tokens: &[u32], is_answer: bool) -> Result<Tensor> {
+        let _profiled = profile::at(Place::Forward);
         let Self {
             network,
             cache,

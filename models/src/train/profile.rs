@@ -1,4 +1,4 @@
-//! Where a step of a run spends its time and memory: a few real steps, with and without a recorder.
+//! Where a step of a run, or of other work, spends its time and memory: a few real steps, with and without a recorder.
 //!
 //! Times come from steps in which only times are recorded, memory from one in which memory is. Steps without a recorder say
 //! what a step takes; on a GPU that is less than the operations of a profiled one, which wait for each other.
@@ -67,6 +67,16 @@ pub struct ProfilePart {
     pub operations: f64,
 }
 
+impl Profile {
+    /// How much longer a recorded step takes than others where operations have to wait for each other.
+    const WAITING: f64 = 1.1;
+
+    /// Whether operations waited for each other while they were recorded, as those of a GPU do.
+    pub fn waited(&self) -> bool {
+        self.profiled_millis > Self::WAITING * self.step_millis
+    }
+}
+
 impl ProfilePart {
     /// How near these operations come to the best that the device could do: the time that their products or their bytes would
     /// take at least, as a share of what they took. More than 1 where they read what caches hold. Nothing where neither is known.
@@ -88,11 +98,24 @@ pub fn profile<T: Task, P: tree::Part>(
     let _avoided = kernels::avoid(&plan.avoid_kernels)?;
     let mut state = TrainState::new(whole_plan, task)?;
     let device = device_of(task).unwrap_or(Device::Cpu);
+    profile_steps(
+        &device,
+        &mut || one_step(plan, task, &mut state, stop),
+        stop,
+    )
+}
+
+/// Takes a few steps of any work on a device and says where they spend their time and memory. Nothing when it was stopped.
+pub fn profile_steps(
+    device: &Device,
+    step: &mut dyn FnMut() -> Result<()>,
+    stop: &dyn Fn() -> bool,
+) -> Result<Option<Profile>> {
     for _ in 0..WARM_UPS {
         if stop() {
             return Ok(None);
         }
-        one_step(plan, task, &mut state, stop)?;
+        step()?;
     }
     let mut plain = Vec::new();
     let mut profiled = Vec::new();
@@ -104,19 +127,15 @@ pub fn profile<T: Task, P: tree::Part>(
         if stop() || (plain.len() >= STEPS && is_enough) {
             break;
         }
-        plain.push(timed(&device, || one_step(plan, task, &mut state, stop))?);
-        let (millis, recording) = record(&device, None, || {
-            timed(&device, || one_step(plan, task, &mut state, stop))
-        });
+        plain.push(timed(device, step)?);
+        let (millis, recording) = record(device, None, || timed(device, step));
         profiled.push(millis?);
         recordings.push(recording);
     }
     if stop() {
         return Ok(None);
     }
-    let (memory, in_use) = record(&device, Some(bytes_in_use), || {
-        one_step(plan, task, &mut state, stop)
-    });
+    let (memory, in_use) = record(device, Some(bytes_in_use), &mut *step);
     memory?;
     let steps = recordings.len();
     let parts = parts(&recordings, &in_use);
@@ -131,7 +150,7 @@ pub fn profile<T: Task, P: tree::Part>(
     }))
 }
 
-fn timed(device: &Device, work: impl FnOnce() -> Result<()>) -> Result<f64> {
+fn timed(device: &Device, work: &mut dyn FnMut() -> Result<()>) -> Result<f64> {
     let started = Instant::now();
     work()?;
     device.synchronize()?;

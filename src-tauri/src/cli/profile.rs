@@ -1,4 +1,4 @@
-//! `anneal profile`: where a training step spends its time and memory.
+//! `anneal profile`: where a training step, or an answer, spends its time and memory.
 
 use std::{
     fs,
@@ -11,15 +11,16 @@ use console::style;
 use models::{
     bench::Unit,
     device::RequestedDevice,
-    figures::{bytes, count, duration},
+    figures::{bytes, count, counted, duration},
     profile::{Ceilings, Place, Span},
-    tasks::AnyPlan,
     train::profile::{Profile, ProfilePart},
 };
 use serde_json::{Value as Json, json};
 
 use super::{
     Ended,
+    chat::say_how_to_force,
+    hub,
     terminal::{Terminal, count_interrupts},
     train::{has_its_model, refuse_what_does_not_fit},
 };
@@ -32,17 +33,21 @@ use crate::{
 /// Operations that take less than this share of a step are told together.
 const SMALL: f64 = 0.002;
 
-/// Show where a training step spends its time and memory, operation by operation.
+/// Show where a training step or an answer spends its time and memory, operation by operation.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   anneal profile run.yaml                    take a few steps of a run that was not started
   anneal profile my-run --by memory          the same for a run that was, by what each operation keeps
-  anneal profile run.yaml --set batch.rows=8 --trace step.json    write a timeline for https://ui.perfetto.dev")]
+  anneal profile run.yaml --set batch.rows=8 --trace step.json    write a timeline for https://ui.perfetto.dev
+  anneal profile SmolLM2-135M --chat         read a prompt and write some tokens")]
 pub(super) struct Arguments {
-    /// A run file, or the id of a run. Nothing of it is changed.
-    #[arg(value_name = "RUN_FILE|RUN")]
+    /// A run file, or the id of a run. Nothing of it is changed. With `--chat` a run or a model.
+    #[arg(value_name = "RUN_FILE|RUN|MODEL")]
     run: String,
+    /// Instead of a training step, profile an answer: reading a prompt, and writing a token after it.
+    #[arg(long, conflicts_with_all = ["set", "trace"])]
+    chat: bool,
     /// auto, cpu, metal, cuda, or cuda:1 for the second one.
     #[arg(long, value_name = "DEVICE")]
     device: Option<RequestedDevice>,
@@ -70,6 +75,57 @@ enum By {
 }
 
 pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Result<Ended> {
+    match arguments.chat {
+        true => answer(&arguments, host, terminal),
+        false => step(&arguments, host, terminal),
+    }
+}
+
+/// Profiles an answer of a model.
+fn answer(arguments: &Arguments, host: &Host, terminal: &Terminal) -> Result<Ended> {
+    if hub::offer(&arguments.run, arguments.yes, host, terminal)? == Ended::Stopped {
+        return Ok(Ended::Stopped);
+    }
+    let opened = host.open_model(&arguments.run, arguments.device, arguments.force);
+    let mut model = opened.map_err(say_how_to_force)?;
+    for warning in model.warnings() {
+        terminal.warn(warning);
+    }
+    let interrupts = count_interrupts()?;
+    terminal.note("reading a prompt, and writing some tokens …");
+    let stop = || interrupts.load(Ordering::SeqCst) > 0;
+    let Some((profile, ceilings)) = model.profile(&stop)? else {
+        return Ok(Ended::Stopped);
+    };
+    let ceilings = ceilings.as_ref();
+    if terminal.json {
+        terminal.json(&json!({
+            "prompt_tokens": profile.prompt_tokens,
+            "prompt": as_json(&profile.prompt, ceilings),
+            "token": as_json(&profile.token, ceilings),
+        }))?;
+        return Ok(Ended::Done);
+    }
+    let tokens = counted(profile.prompt_tokens as u64, "token");
+    let parts = [
+        (
+            format!("Reading a prompt of {tokens} takes"),
+            &profile.prompt,
+        ),
+        ("Writing a token after it takes".to_owned(), &profile.token),
+    ];
+    for (at, (what, profile)) in parts.into_iter().enumerate() {
+        if at > 0 {
+            terminal.line("");
+        }
+        show(&what, profile, ceilings, arguments.by, terminal);
+    }
+    note_best(ceilings, terminal);
+    Ok(Ended::Done)
+}
+
+/// Profiles a training step of a run.
+fn step(arguments: &Arguments, host: &Host, terminal: &Terminal) -> Result<Ended> {
     let path = Path::new(&arguments.run);
     let request = match path.is_file() {
         true => run_file::read(path)?,
@@ -117,18 +173,9 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
         terminal.json(&as_json(profile, ceilings.as_ref()))?;
         return Ok(Ended::Done);
     }
-    for line in summary(profile, &resolved.plan) {
-        terminal.line(line);
-    }
-    terminal.line("");
-    terminal.table(&rows(profile, ceilings.as_ref(), arguments.by));
-    if let Some(ceilings) = ceilings {
-        terminal.note(format_args!(
-            "\nbest: of what this device does at most, as measured: {} and {}",
-            rate(ceilings.operations_per_second, Unit::Operations),
-            rate(ceilings.bytes_per_second, Unit::Bytes),
-        ));
-    }
+    let ceilings = ceilings.as_ref();
+    show("A step takes", profile, ceilings, arguments.by, terminal);
+    note_best(ceilings, terminal);
     if let Some(path) = &arguments.trace {
         terminal.note(format_args!(
             "the timeline of a step is in `{}`; open it at https://ui.perfetto.dev",
@@ -138,21 +185,38 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
     Ok(Ended::Done)
 }
 
-/// What a step takes as a whole.
-fn summary(profile: &Profile, plan: &AnyPlan) -> Vec<String> {
+fn show(what: &str, profile: &Profile, ceilings: Option<&Ceilings>, by: By, terminal: &Terminal) {
+    for line in summary(what, profile) {
+        terminal.line(line);
+    }
+    terminal.line("");
+    terminal.table(&rows(profile, ceilings, by));
+}
+
+fn note_best(ceilings: Option<&Ceilings>, terminal: &Terminal) {
+    if let Some(ceilings) = ceilings {
+        terminal.note(format_args!(
+            "\nbest: of what this device does at most, as measured: {} and {}",
+            rate(ceilings.operations_per_second, Unit::Operations),
+            rate(ceilings.bytes_per_second, Unit::Bytes),
+        ));
+    }
+}
+
+/// What it takes as a whole.
+fn summary(what: &str, profile: &Profile) -> Vec<String> {
     let millis = |millis: f64| match millis < 1e3 {
         true => format!("{millis:.1} ms"),
         false => duration(millis / 1e3),
     };
     let mut lines = vec![format!(
-        "{} on {}, the median of {}",
-        style(format!("A step takes {}", millis(profile.step_millis))).bold(),
-        plan.run.device,
+        "{}, the median of {}",
+        style(format!("{what} {}", millis(profile.step_millis))).bold(),
         count(profile.steps as u64),
     )];
-    if plan.run.device != RequestedDevice::Cpu {
+    if profile.waited() {
         lines.push(format!(
-            "Profiled it takes {}: each operation waits for the one before it, which they don’t in a run.",
+            "Profiled it takes {}: each operation waits for the one before it, which they don’t otherwise.",
             millis(profile.profiled_millis)
         ));
     }

@@ -12,7 +12,8 @@ use models::{
     data::row::{Message, Role},
     device::{Checked, Choice, DeviceKind, FoundDevice, RequestedDevice},
     figures,
-    tasks::probe::live::LiveProbe,
+    profile::Ceilings,
+    tasks::{language::profile::AnswerProfile, probe::live::LiveProbe},
 };
 
 use super::{Host, hub, probe::absolute};
@@ -312,6 +313,19 @@ impl OpenModel {
         };
         let completed = self.engine.ask_for(&ask, &mut hear, stop)?;
         completed.ok_or_else(|| AppError::failed("the engine ended its answer without a word"))
+    }
+
+    /// Says where an answer spends its time and memory, and what the device could do at best. Nothing when it was stopped.
+    pub(crate) fn profile(
+        &mut self,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Option<(AnswerProfile, Option<Ceilings>)>> {
+        let _in_use = InUse::begin(&self.in_use, Work::Trial);
+        let mut hear = |reply| match reply {
+            Reply::ProfiledAnswer { profile, ceilings } => Some((*profile, ceilings)),
+            _ => None,
+        };
+        self.engine.ask_for(&Ask::ProfileAnswer, &mut hear, stop)
     }
 
     /// Makes a vector of a text for the server.

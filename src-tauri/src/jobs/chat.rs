@@ -14,17 +14,22 @@ use crate::wire::{
     error::{AppError, Result},
 };
 use models::{
+    bench::{self, BenchDevice},
     checkpoint::load::LoadDtypes,
     data::row::{Message, Role},
     device::{
         self, Checked, Choice,
-        dtype::{self, DeviceClass, choose_dtype},
+        dtype::{self, DeviceClass, Dtype, choose_dtype},
         memory::memory,
     },
     generate::Generator,
     ops::kernels,
+    profile::Ceilings,
     tasks::{
-        language::model::LanguageModel,
+        language::{
+            model::LanguageModel,
+            profile::{AnswerProfile, profile_answer},
+        },
         probe::{
             folder::Probes,
             live::{Live, LiveProbe, TokenScores},
@@ -42,10 +47,10 @@ pub(crate) struct Chat {
     plain: Option<Generator>,
     /// What was measured of the model as it is, to say what leading it costs.
     measured: Measured,
-    /// What the device check found wrong.
-    avoid_kernels: Vec<String>,
-    /// What a person should know about where it computes.
-    warnings: Vec<String>,
+    /// Where it computes.
+    choice: Choice,
+    /// What is known of that device.
+    checked: Checked,
     folder: PathBuf,
     dtypes: LoadDtypes,
     /// Which model it is, once that was asked: all weights are read for it.
@@ -60,9 +65,9 @@ impl Chat {
             generator: Generator::new(model.network.clone()).avoiding(checked.composed.clone()),
             plain: None,
             measured: Measured::default(),
-            avoid_kernels: checked.composed.clone(),
             model,
-            warnings: device.warnings.clone(),
+            choice: device.clone(),
+            checked: checked.clone(),
             folder: folder.to_owned(),
             dtypes: load_dtypes(device, checked)?,
             identity: None,
@@ -71,7 +76,7 @@ impl Chat {
 
     /// What a person should know about where it computes.
     pub(crate) fn warnings(&self) -> &[String] {
-        &self.warnings
+        &self.choice.warnings
     }
 
     /// Whether it answers. Otherwise it continues text.
@@ -144,13 +149,13 @@ impl Chat {
             Ok((probes.direction(place)?, by.how))
         });
         let directions = directions.collect::<Result<Vec<_>>>()?;
-        let _avoided = kernels::avoid(&self.avoid_kernels)?;
+        let _avoided = kernels::avoid(&self.checked.composed)?;
         let measured = &mut self.measured;
         let (changes, directions) = steer::steering(&self.model, &directions, measured)?;
         let cost = steer::cost(&self.model, &changes, measured)?;
         self.generator.steer(changes.into());
         let plain = Generator::new(self.model.network.clone());
-        self.plain = Some(plain.avoiding(self.avoid_kernels.clone()));
+        self.plain = Some(plain.avoiding(self.checked.composed.clone()));
         Ok(Led {
             directions,
             cost: Some(cost),
@@ -187,6 +192,22 @@ impl Chat {
             answer,
             forgotten_turns,
         })
+    }
+
+    /// Says where reading a prompt and writing a token spend their time and memory, and what the device could do at best. Nothing
+    /// when it was stopped.
+    pub(crate) fn profile(
+        &mut self,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Option<(AnswerProfile, Option<Ceilings>)>> {
+        let profile = profile_answer(&self.model, &mut self.generator, stop)?;
+        let place = BenchDevice {
+            device: self.model.network.device().clone(),
+            choice: self.choice.clone(),
+            avoid_kernels: self.checked.composed.clone(),
+        };
+        let computes_in = chosen_dtype(&self.choice, &self.checked, dtype::Role::Compute)?;
+        Ok(profile.map(|profile| (profile, bench::ceilings(&place, computes_in, stop))))
     }
 
     /// The tokens of the conversation, and how many of its oldest turns were left out to leave room for an answer.
@@ -246,14 +267,17 @@ pub(crate) fn open_model(
 
 /// The formats that are safest on a device, without what its check found wrong.
 pub(crate) fn load_dtypes(device: &Choice, checked: &Checked) -> Result<LoadDtypes> {
-    let class = DeviceClass::of(&device.device, checked.bf16);
-    let wrong = &checked.refused_dtypes;
-    let dtype =
-        |role| choose_dtype(class, role, None, wrong, false).map(|chosen| chosen.dtype.into());
+    let dtype = |role| chosen_dtype(device, checked, role).map(Into::into);
     Ok(LoadDtypes {
         storage: dtype(dtype::Role::Storage)?,
         compute: dtype(dtype::Role::Compute)?,
         quantize: None,
         most_bytes_unpacked: 0,
     })
+}
+
+fn chosen_dtype(device: &Choice, checked: &Checked, role: dtype::Role) -> Result<Dtype> {
+    let class = DeviceClass::of(&device.device, checked.bf16);
+    let chosen = choose_dtype(class, role, None, &checked.refused_dtypes, false)?;
+    Ok(chosen.dtype)
 }

@@ -8,6 +8,7 @@ use std::{
     io::{self, BufRead, Write},
     ops::ControlFlow,
     panic::{self, AssertUnwindSafe},
+    path::Path,
     process,
     sync::{
         Arc, Mutex,
@@ -19,7 +20,8 @@ use std::{
 };
 
 use models::{
-    device::{self, Checked},
+    data::starter::Exchange,
+    device::{self, Checked, RequestedDevice},
     tasks::{
         picture::classifier::Classifier,
         probe::{capture::Capture, folder::WRITTEN_BY, states_identity::identities},
@@ -214,6 +216,7 @@ fn obey(ask: Ask, open: &mut Option<Open>, control: &ControlState) -> Result<()>
         | Ask::Steer { .. }
         | Ask::Answer { .. }
         | Ask::Complete { .. }
+        | Ask::ProfileAnswer
         | Ask::Embed { .. } => chat(ask, open, control),
         Ask::OpenSolver { .. }
         | Ask::ReadPuzzle { .. }
@@ -232,19 +235,27 @@ fn obey(ask: Ask, open: &mut Option<Open>, control: &ControlState) -> Result<()>
             folder,
             device,
             questions,
-        } => {
-            let model = chat::open_model(&folder, &choose(device, false)?, &Checked::default())?;
-            let mut progress = |count| {
-                send(&Reply::Examined { count });
-                control.flow()
-            };
-            let examination = starter::examine(&model, &questions, &mut progress)?;
-            send(&Reply::Passed { examination });
-            Ok(())
-        }
+        } => examine(&folder, device, &questions, control),
         // Heard where asks are read.
         Ask::Pause { .. } | Ask::Continue | Ask::Stop => Ok(()),
     }
+}
+
+/// Asks a model questions whose answers are known.
+fn examine(
+    folder: &Path,
+    device: RequestedDevice,
+    questions: &[Exchange],
+    control: &ControlState,
+) -> Result<()> {
+    let model = chat::open_model(folder, &choose(device, false)?, &Checked::default())?;
+    let mut progress = |count| {
+        send(&Reply::Examined { count });
+        control.flow()
+    };
+    let examination = starter::examine(&model, questions, &mut progress)?;
+    send(&Reply::Passed { examination });
+    Ok(())
 }
 
 /// Does what is asked of a model that writes.
@@ -299,6 +310,15 @@ fn chat(ask: Ask, open: &mut Option<Open>, control: &ControlState) -> Result<()>
             };
             let completed = open_chat(open)?.complete(*completion, &mut show)?;
             send(&Reply::Completed { completed });
+        }
+        Ask::ProfileAnswer => {
+            let profiled = open_chat(open)?.profile(&|| control.stop())?;
+            if let Some((profile, ceilings)) = profiled {
+                send(&Reply::ProfiledAnswer {
+                    profile: profile.into(),
+                    ceilings,
+                });
+            }
         }
         Ask::Embed { text } => {
             let embedded = open_chat(open)?.embed(&text)?;

@@ -14,6 +14,7 @@ use models::{
     profile::Ceilings,
     tasks::{
         AnyPlan,
+        language::profile::AnswerProfile,
         picture::classifier::About,
         probe::{
             apply::{Applied, ApplyPlan, ApplyRequest},
@@ -74,6 +75,8 @@ pub(crate) enum Ask {
     },
     /// Complete what the server was asked.
     Complete { completion: Box<Completion> },
+    /// Say where an answer of the open model spends its time and memory.
+    ProfileAnswer,
     /// Make a vector of a text, for the server.
     Embed { text: Beginning },
     /// Open the puzzle model in a folder to solve puzzles.
@@ -240,6 +243,11 @@ pub(crate) enum Reply {
     Drafted { drafted: Drafted },
     /// What became of it.
     Completed { completed: Completed },
+    /// Where an answer spends its time and memory, and what the device could do at best.
+    ProfiledAnswer {
+        profile: Box<AnswerProfile>,
+        ceilings: Option<Ceilings>,
+    },
     /// What became of a text that is to become a vector.
     Embedded { embedded: Embedded },
     /// A puzzle model is open: its grids, the steps of thinking it was trained with, its weights.

@@ -22,6 +22,7 @@ use crate::{
             },
         },
     },
+    profile,
 };
 
 /// What reads one token after another into one cache.
@@ -83,7 +84,10 @@ impl Decoder {
                 }
             }
         };
+        let profiled = profile::operation("one token by its own kernels");
+        profile::computed(|| [2.0 * self.config.parameters() as f64, 0.0]);
         let scores = pass.read(token, position)?;
+        drop(profiled);
         cache.next_token = Some(pass);
         cache.count(&[token]);
         Ok(Some(scores))

@@ -6,6 +6,7 @@
 //! - [`text`]: the data opened, as facts before a plan and as batches after it
 //! - [`build`]: a plan and its data become a task
 //! - [`embed`]: a text as a vector
+//! - [`profile`]: where an answer spends its time
 //! - `examine`: how many held-out questions it answers as they are answered there
 //! - [`overrides`]: the command line of the program that recursive models come from
 //! - [`export`]: what was learned, for other programs
@@ -24,6 +25,7 @@ mod outlines;
 pub mod overrides;
 pub mod plan;
 pub mod preset;
+pub mod profile;
 pub mod request;
 mod resolve;
 pub mod text;

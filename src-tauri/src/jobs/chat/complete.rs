@@ -89,7 +89,7 @@ impl Chat {
             let why = "this model is no decoder, and has no states that a vector could be made of";
             return Ok(Embedded::Unfit(why.to_owned()));
         };
-        let _avoided = kernels::avoid(&self.avoid_kernels)?;
+        let _avoided = kernels::avoid(&self.checked.composed)?;
         Ok(Embedded::Vector {
             numbers: embed(decoder, &tokens)?,
             tokens: count,
