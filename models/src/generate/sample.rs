@@ -120,6 +120,9 @@ impl Biases {
     }
 }
 
+/// Makes the scores [v] of tokens that may not come next negative infinity.
+pub type Forbid<'a> = &'a dyn Fn(&mut [f32]);
+
 /// Draws tokens, one after another.
 pub struct Sampler {
     settings: SamplingSettings,
@@ -148,12 +151,12 @@ impl Sampler {
         self.next_of(logits, written, None)
     }
 
-    /// The same of those whose scores `forbid` does not make negative infinity.
+    /// The same of those that are not forbidden.
     pub fn next_of(
         &mut self,
         logits: &Tensor,
         written: &[u32],
-        forbid: Option<&dyn Fn(&mut [f32])>,
+        forbid: Option<Forbid>,
     ) -> Result<u32> {
         let penalizes = self.settings.repetition_penalty != 1.0 && !written.is_empty();
         let is_biased = !self.biases.is_none();
