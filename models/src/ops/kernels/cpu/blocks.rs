@@ -33,39 +33,14 @@ pub(super) trait Block: Sync {
 /// Does something with the type of a kind of blocks, if it is one of those that are here.
 macro_rules! with_block {
     ($dtype:expr, $block:ident => $body:expr) => {
+        with_block!($dtype, $block => $body, [Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4K, Q5K, Q6K])
+    };
+    ($dtype:expr, $block:ident => $body:expr, [$($name:ident),*]) => {
         match $dtype {
-            candle_core::quantized::GgmlDType::Q4_0 => {
-                type $block = $crate::ops::kernels::cpu::blocks::Q4_0;
+            $(candle_core::quantized::GgmlDType::$name => {
+                type $block = $crate::ops::kernels::cpu::blocks::$name;
                 Some($body)
-            }
-            candle_core::quantized::GgmlDType::Q4_1 => {
-                type $block = $crate::ops::kernels::cpu::blocks::Q4_1;
-                Some($body)
-            }
-            candle_core::quantized::GgmlDType::Q5_0 => {
-                type $block = $crate::ops::kernels::cpu::blocks::Q5_0;
-                Some($body)
-            }
-            candle_core::quantized::GgmlDType::Q5_1 => {
-                type $block = $crate::ops::kernels::cpu::blocks::Q5_1;
-                Some($body)
-            }
-            candle_core::quantized::GgmlDType::Q8_0 => {
-                type $block = $crate::ops::kernels::cpu::blocks::Q8_0;
-                Some($body)
-            }
-            candle_core::quantized::GgmlDType::Q4K => {
-                type $block = $crate::ops::kernels::cpu::blocks::Q4K;
-                Some($body)
-            }
-            candle_core::quantized::GgmlDType::Q5K => {
-                type $block = $crate::ops::kernels::cpu::blocks::Q5K;
-                Some($body)
-            }
-            candle_core::quantized::GgmlDType::Q6K => {
-                type $block = $crate::ops::kernels::cpu::blocks::Q6K;
-                Some($body)
-            }
+            })*
             _ => None,
         }
     };
