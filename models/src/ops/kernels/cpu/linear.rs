@@ -63,8 +63,7 @@ pub(crate) use with_stored;
 
 /// Σ factor · x Wᵀ + c over the terms: x [n, i], W [o, i], c [o] -> [n, o].
 pub(crate) fn project(terms: &[Term], bias: Option<&Tensor>) -> Result<Tensor> {
-    let bias = bias.map(|it| it.to_dtype(DType::F32)?.to_vec1::<f32>());
-    sum_of_products(terms, bias.transpose()?, false)
+    sum_of_products(terms, numbers_of(bias)?, false)
 }
 
 /// Σ factor · g W over the terms: g [n, o] in the place of x, W [o, i] -> [n, i].
@@ -78,25 +77,40 @@ fn sum_of_products(terms: &[Term], bias: Option<Vec<f32>>, back: bool) -> Result
     };
     let (rows, columns) = (first.x.dim(0)?, first.weight.dim(usize::from(back))?);
     let y = try_filled(rows * columns, |y| {
-        if let Some(bias) = &bias {
-            y.chunks_mut(columns).for_each(|y| y.copy_from_slice(bias));
-        }
-        for (index, term) in terms.iter().enumerate() {
-            let output = match index == 0 && bias.is_none() {
-                true => Output::Replace,
-                false => Output::Add,
-            };
-            let (x, weight) = (term.x.contiguous()?, term.weight.contiguous()?);
-            let (x, factor) = (Numbers::of(&x)?, term.factor as f32);
-            let width = weight.dim(1)?;
-            with_stored!(&weight, numbers => match back {
-                false => project_onto(y, &x, &numbers, width, factor, output),
-                true => back_onto(y, &x, &numbers, width, factor, output),
-            });
+        let mut output = begin(y, columns, bias.as_deref());
+        for term in terms {
+            put(y, term, back, output)?;
+            output = Output::Add;
         }
         Ok::<(), Error>(())
     })?;
     tensor(y, (rows, columns))
+}
+
+fn numbers_of(bias: Option<&Tensor>) -> Result<Option<Vec<f32>>> {
+    let numbers = bias.map(|it| it.to_dtype(DType::F32)?.to_vec1::<f32>());
+    Ok(numbers.transpose()?)
+}
+
+/// Writes the bias into every row, if there is one. What is to be done with the numbers in y afterwards.
+fn begin(y: &mut [f32], columns: usize, bias: Option<&[f32]>) -> Output {
+    let Some(bias) = bias else {
+        return Output::Replace;
+    };
+    y.chunks_mut(columns).for_each(|y| y.copy_from_slice(bias));
+    Output::Add
+}
+
+/// Puts a product into y, or adds it.
+fn put(y: &mut [f32], term: &Term, back: bool, output: Output) -> Result<()> {
+    let (x, weight) = (term.x.contiguous()?, term.weight.contiguous()?);
+    let (x, factor) = (Numbers::of(&x)?, term.factor as f32);
+    let width = weight.dim(1)?;
+    with_stored!(&weight, numbers => match back {
+        false => project_onto(y, &x, &numbers, width, factor, output),
+        true => back_onto(y, &x, &numbers, width, factor, output),
+    });
+    Ok(())
 }
 
 /// factor · gᵀ x: g [n, o], x [n, i] -> [o, i].
@@ -267,13 +281,11 @@ pub(crate) fn project_blocks(
     let (rows, depth) = x.dims2()?;
     let is_here = x.device().is_cpu() && x.dtype() == DType::F32 && blocks.device().is_cpu();
     let is_few = rows <= FEW_ROWS && depth >= LONG_ENOUGH;
-    let serves_more = enabled(kernel) && serves(kernel, more);
-    if !(is_here && is_few && serves_more && blocks::serves(blocks.dtype())) {
+    if !(is_here && is_few && serves(kernel, more) && blocks::serves(blocks.dtype())) {
         return Ok(None);
     }
     let (columns, _) = blocks.shape().dims2()?;
-    let bias = bias.map(|it| it.to_dtype(DType::F32)?.to_vec1::<f32>());
-    let bias = bias.transpose()?;
+    let bias = numbers_of(bias)?;
     let (x, bytes) = (x.contiguous()?, blocks.data()?);
     let x = Numbers::<f32>::of(&x)?;
     let size = Size {
@@ -283,32 +295,15 @@ pub(crate) fn project_blocks(
     };
     let row_bytes = bytes.len() / columns.max(1);
     let y = try_filled(rows * columns, |y| {
-        let output = match &bias {
-            Some(bias) => {
-                y.chunks_mut(columns).for_each(|y| y.copy_from_slice(bias));
-                Output::Add
-            }
-            None => Output::Replace,
-        };
+        let output = begin(y, columns, bias.as_deref());
         let _served = with_block!(blocks.dtype(), B => {
             let weight = BlockRows::<B> { bytes: &bytes, row_bytes, block: PhantomData };
             project_few(y, &x, &weight, size, 1.0, output)
         });
-        add_terms(y, more)
+        more.iter()
+            .try_for_each(|term| put(y, term, false, Output::Add))
     })?;
     tensor(y, (rows, columns)).map(Some)
-}
-
-/// Adds Σ factor · x Wᵀ over the terms.
-fn add_terms(y: &mut [f32], terms: &[Term]) -> Result<()> {
-    for term in terms {
-        let (x, weight) = (term.x.contiguous()?, term.weight.contiguous()?);
-        let (x, factor, width) = (Numbers::of(&x)?, term.factor as f32, weight.dim(1)?);
-        with_stored!(&weight, numbers => {
-            project_onto(y, &x, &numbers, width, factor, Output::Add)
-        });
-    }
-    Ok(())
 }
 
 /// [`project_onto`] for few rows: each row of the weight is read once, for all rows of x.
