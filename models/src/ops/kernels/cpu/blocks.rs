@@ -200,9 +200,9 @@ impl Block for Q8_0 {
     }
 }
 
-/// The scale and the smallest value of a group of 32, of eight: six bits each, in twelve bytes.
+/// The scale and the smallest value of a group of 32, of eight, by their units: six bits each, in twelve bytes.
 #[inline(always)]
-fn scale_and_least(bytes: &[u8], group: usize) -> (f32, f32) {
+fn scale_and_least(bytes: &[u8], group: usize, units: (f32, f32)) -> (f32, f32) {
     let (scale, least) = match group < 4 {
         true => (bytes[group] & 63, bytes[group + 4] & 63),
         false => (
@@ -210,7 +210,7 @@ fn scale_and_least(bytes: &[u8], group: usize) -> (f32, f32) {
             bytes[group + 4] >> 4 | bytes[group] >> 6 << 4,
         ),
     };
-    (f32::from(scale), f32::from(least))
+    (units.0 * f32::from(scale), units.1 * f32::from(least))
 }
 
 pub(super) struct Q4K;
@@ -221,19 +221,14 @@ impl Block for Q4K {
 
     #[inline(always)]
     fn widen(block: &[u8], numbers: &mut [f32]) {
-        let (unit, least_unit) = (half(block), half(&block[2..]));
-        let codes = block[16..144].chunks_exact(SMALL);
-        for (pair, (codes, numbers)) in codes.zip(numbers.chunks_exact_mut(2 * SMALL)).enumerate() {
-            let (low, high) = numbers.split_at_mut(SMALL);
-            let (scale, least) = scale_and_least(&block[4..16], 2 * pair);
-            let (scale, least) = (unit * scale, least_unit * least);
-            for (code, number) in codes.iter().zip(low) {
-                *number = scale * f32::from(code & 15) - least;
-            }
-            let (scale, least) = scale_and_least(&block[4..16], 2 * pair + 1);
-            let (scale, least) = (unit * scale, least_unit * least);
-            for (code, number) in codes.iter().zip(high) {
-                *number = scale * f32::from(code >> 4) - least;
+        let units = (half(block), half(&block[2..]));
+        for (group, numbers) in numbers.chunks_exact_mut(SMALL).enumerate() {
+            let (scale, least) = scale_and_least(&block[4..16], group, units);
+            // Of two groups, the codes share their bytes.
+            let codes = &block[16 + SMALL * (group / 2)..][..SMALL];
+            let shift = 4 * (group % 2);
+            for (code, number) in codes.iter().zip(numbers) {
+                *number = scale * f32::from(code >> shift & 15) - least;
             }
         }
     }
@@ -253,22 +248,15 @@ impl Block for Q5K {
 
     #[inline(always)]
     fn widen(block: &[u8], numbers: &mut [f32]) {
-        let (unit, least_unit) = (half(block), half(&block[2..]));
+        let units = (half(block), half(&block[2..]));
         let fifths = &block[16..48];
-        let codes = block[48..176].chunks_exact(SMALL);
-        for (pair, (codes, numbers)) in codes.zip(numbers.chunks_exact_mut(2 * SMALL)).enumerate() {
-            let (low, high) = numbers.split_at_mut(SMALL);
-            let (scale, least) = scale_and_least(&block[4..16], 2 * pair);
-            let (scale, least) = (unit * scale, least_unit * least);
-            for ((code, fifth), number) in codes.iter().zip(fifths).zip(low) {
-                let fifth = (fifth >> (2 * pair) & 1) << 4;
-                *number = scale * f32::from(code & 15 | fifth) - least;
-            }
-            let (scale, least) = scale_and_least(&block[4..16], 2 * pair + 1);
-            let (scale, least) = (unit * scale, least_unit * least);
-            for ((code, fifth), number) in codes.iter().zip(fifths).zip(high) {
-                let fifth = (fifth >> (2 * pair + 1) & 1) << 4;
-                *number = scale * f32::from(code >> 4 | fifth) - least;
+        for (group, numbers) in numbers.chunks_exact_mut(SMALL).enumerate() {
+            let (scale, least) = scale_and_least(&block[4..16], group, units);
+            let codes = &block[48 + SMALL * (group / 2)..][..SMALL];
+            let shift = 4 * (group % 2);
+            for ((code, fifths), number) in codes.iter().zip(fifths).zip(numbers) {
+                let fifth = (fifths >> group & 1) << 4;
+                *number = scale * f32::from(code >> shift & 15 | fifth) - least;
             }
         }
     }
@@ -385,7 +373,7 @@ mod avx2 {
         }
     }
 
-    /// Writes blocks of 32 nibbles: of each, `head` bytes come first, from which the number follows.
+    /// Writes blocks whose last 16 bytes are nibbles; what is done to them follows from the bytes before.
     #[inline]
     #[target_feature(enable = "avx2")]
     fn small<const BYTES: usize>(
@@ -437,17 +425,17 @@ mod avx2 {
     pub(super) fn q4_k(row: &[u8], numbers: &mut [f32]) {
         let blocks = row.as_chunks::<144>().0.iter();
         for (block, numbers) in blocks.zip(numbers.as_chunks_mut::<256>().0) {
-            let (unit, least_unit) = (half(block), half(&block[2..]));
+            let units = (half(block), half(&block[2..]));
             let pairs = block[16..].as_chunks::<SMALL>().0.iter();
             for (pair, (codes, numbers)) in pairs
                 .zip(numbers.as_chunks_mut::<{ 2 * SMALL }>().0)
                 .enumerate()
             {
                 let number = |group| {
-                    let (scale, least) = scale_and_least(&block[4..16], group);
+                    let (scale, least) = scale_and_least(&block[4..16], group, units);
                     Number {
-                        more: Some(-(least_unit * least)),
-                        ..Number::times(unit * scale)
+                        more: Some(-least),
+                        ..Number::times(scale)
                     }
                 };
                 let of = [number(2 * pair), number(2 * pair + 1)];
