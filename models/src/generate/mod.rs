@@ -259,10 +259,7 @@ impl Generator {
             if tokens.len() == limits.max_tokens {
                 break Ended::MaxTokens;
             }
-            let token = match &json {
-                Some(json) => sampler.next_of(&logits, tokens, Some(&|it| json.forbid(it)))?,
-                None => sampler.next(&logits, tokens)?,
-            };
+            let token = sampler.next_of(&logits, tokens, json.as_ref())?;
             if tokenizer.special.stop.contains(&token) || limits.stop_tokens.contains(&token) {
                 break Ended::StopToken;
             }

@@ -1,13 +1,14 @@
 //! Choosing the next token from scores.
 //!
 //! In this order, each on what the one before left: tokens that may not come next, biases of single tokens, penalties by presence and
-//! by count, repetition penalty over the tokens of one answer (Keskar et al., 2019, <https://arxiv.org/abs/1909.05858>), temperature, top-k, top-p (Holtzman et al., 2019,
-//! <https://arxiv.org/abs/1904.09751>), min-p (Nguyen et al., 2024, <https://arxiv.org/abs/2407.01082>), the draw. It is
-//! the order of transformers.
+//! by count, repetition penalty over the tokens of one answer (Keskar et al., 2019, <https://arxiv.org/abs/1909.05858>),
+//! temperature, top-k, top-p (Holtzman et al., 2019, <https://arxiv.org/abs/1904.09751>), min-p (Nguyen et al., 2024,
+//! <https://arxiv.org/abs/2407.01082>), the draw. It is the order of transformers.
 
 use candle_core::{DType, Tensor};
 use serde::{Deserialize, Serialize};
 
+use super::json::JsonText;
 use crate::{Error, Result, random::Random};
 
 /// Below it, a temperature only ever leaves the likeliest token, and scores divided by it would overflow.
@@ -120,9 +121,6 @@ impl Biases {
     }
 }
 
-/// Makes the scores [v] of tokens that may not come next negative infinity.
-pub type Forbid<'a> = &'a dyn Fn(&mut [f32]);
-
 /// Draws tokens, one after another.
 pub struct Sampler {
     settings: SamplingSettings,
@@ -151,16 +149,16 @@ impl Sampler {
         self.next_of(logits, written, None)
     }
 
-    /// The same of those that are not forbidden.
-    pub fn next_of(
+    /// The same, of those that may come next in a text that becomes JSON.
+    pub(super) fn next_of(
         &mut self,
         logits: &Tensor,
         written: &[u32],
-        forbid: Option<Forbid>,
+        json: Option<&JsonText>,
     ) -> Result<u32> {
         let penalizes = self.settings.repetition_penalty != 1.0 && !written.is_empty();
         let is_biased = !self.biases.is_none();
-        if self.settings.temperature < COLDEST && !penalizes && !is_biased && forbid.is_none() {
+        if self.settings.temperature < COLDEST && !penalizes && !is_biased && json.is_none() {
             // One value that is not finite makes the sum so; the likeliest among such would be token 0, for ever.
             let sum = logits.to_dtype(DType::F32)?.sum_all()?;
             let sum = sum.to_scalar::<f32>()?;
@@ -173,8 +171,8 @@ impl Sampler {
         if !scores.iter().all(|score| score.is_finite()) {
             return Err(not_finite());
         }
-        if let Some(forbid) = forbid {
-            forbid(&mut scores);
+        if let Some(json) = json {
+            json.forbid(&mut scores);
         }
         if is_biased {
             self.biases.apply(&mut scores, written);
