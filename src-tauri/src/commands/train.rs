@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::PathBuf, sync::atomic::Ordering};
 
 use models::{
     checkpoint::save::replace_file,
-    tasks::{AnyRequest, AnyResolved},
+    tasks::{AnyPlan, AnyRequest, AnyResolved},
 };
 use tauri::State;
 
@@ -40,26 +40,16 @@ pub(super) fn plan_run(app: State<'_, App>, filled: Filled) -> Result<PlanView> 
 #[tauri::command(async)]
 #[specta::specta]
 pub(super) fn try_run(app: State<'_, App>, filled: Filled) -> Result<MeasureView> {
-    app.stop_trial.store(false, Ordering::SeqCst);
-    let plan = resolve(&app, &filled)?.plan;
-    let stop = || app.stop_trial.load(Ordering::SeqCst);
-    let tried = app.host.try_steps(&plan, &stop)?;
-    Ok(tried.ok_or_else(stopped)?.found.into())
+    let tried = app.trial(&filled, |plan, stop| app.host.try_steps(plan, stop))?;
+    Ok(tried.found.into())
 }
 
 /// Takes a few real steps, and says where they spend their time and memory.
 #[tauri::command(async)]
 #[specta::specta]
 pub(super) fn profile_run(app: State<'_, App>, filled: Filled) -> Result<ProfileView> {
-    app.stop_trial.store(false, Ordering::SeqCst);
-    let plan = resolve(&app, &filled)?.plan;
-    let stop = || app.stop_trial.load(Ordering::SeqCst);
-    let profiled = app.host.profile(&plan, &stop)?;
-    Ok(profiled.ok_or_else(stopped)?.into())
-}
-
-fn stopped() -> AppError {
-    AppError::failed("the trial was stopped before it knew anything")
+    let profiled = app.trial(&filled, |plan, stop| app.host.profile(plan, stop))?;
+    Ok(profiled.into())
 }
 
 /// Ends the steps that are tried.
@@ -132,6 +122,18 @@ fn resolve(app: &App, filled: &Filled) -> Result<AnyResolved> {
 }
 
 impl App {
+    /// Takes a few steps of the run that the form describes. It is an error when they were stopped.
+    fn trial<R>(
+        &self,
+        filled: &Filled,
+        take: impl FnOnce(&AnyPlan, &dyn Fn() -> bool) -> Result<Option<R>>,
+    ) -> Result<R> {
+        self.stop_trial.store(false, Ordering::SeqCst);
+        let plan = resolve(self, filled)?.plan;
+        let taken = take(&plan, &|| self.stop_trial.load(Ordering::SeqCst))?;
+        taken.ok_or_else(|| AppError::failed("the trial was stopped before it knew anything"))
+    }
+
     fn start(&self, resolved: &AnyResolved) -> Result<String> {
         // Steps that are tried would share the device with it.
         self.stop_trial.store(true, Ordering::SeqCst);
