@@ -24,7 +24,6 @@ const BETWEEN: &str = "between operations";
 /// Where in a step an operation is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[cfg_attr(feature = "specta", derive(specta::Type))]
 pub enum Place {
     /// Making the batch.
     Data,
@@ -36,6 +35,19 @@ pub enum Place {
     Again,
     /// From the gradients to the weights.
     Update,
+}
+
+impl Place {
+    /// What it is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Data => "data",
+            Self::Forward => "forward",
+            Self::Backward => "backward",
+            Self::Again => "forward again",
+            Self::Update => "update",
+        }
+    }
 }
 
 /// One operation, as it happened.

@@ -78,6 +78,17 @@ impl Profile {
 }
 
 impl ProfilePart {
+    /// Operations with less than this share of a step are small,
+    const SMALL_SHARE: f64 = 0.002;
+    /// if they also keep or give back less than this.
+    const SMALL_BYTES: u64 = 1 << 20;
+
+    /// Whether so little is to be said of them that they are told with others.
+    pub fn is_small(&self) -> bool {
+        let kept = self.kept_bytes.unwrap_or_default().unsigned_abs();
+        self.share < Self::SMALL_SHARE && kept < Self::SMALL_BYTES
+    }
+
     /// How near these operations come to the best that the device could do: the time that their products or their bytes would
     /// take at least, as a share of what they took. More than 1 where they read what caches hold. Nothing where neither is known.
     pub fn share_of_best(&self, ceilings: &Ceilings) -> Option<f64> {

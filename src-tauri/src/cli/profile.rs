@@ -12,7 +12,7 @@ use models::{
     bench::Unit,
     device::RequestedDevice,
     figures::{bytes, count, counted, duration},
-    profile::{Ceilings, Place, Span},
+    profile::{Ceilings, Span},
     train::profile::{Profile, ProfilePart},
 };
 use serde_json::{Value as Json, json};
@@ -29,9 +29,6 @@ use crate::{
     store::{benchmarks::rate, run_file, runs},
     wire::error::{AppError, Result},
 };
-
-/// Operations that take less than this share of a step are told together.
-const SMALL: f64 = 0.002;
 
 /// Show where a training step or an answer spends its time and memory, operation by operation.
 #[derive(Debug, clap::Args)]
@@ -225,7 +222,7 @@ fn summary(what: &str, profile: &Profile) -> Vec<String> {
             "At most {} are in use, in {} ({})",
             bytes(peak.bytes),
             peak.operation,
-            place(peak.place)
+            peak.place.name()
         ));
     }
     lines
@@ -248,13 +245,12 @@ fn rows(profile: &Profile, ceilings: Option<&Ceilings>, by: By) -> Vec<Vec<Strin
         "best",
     ];
     let header = header.map(|it| style(it).dim().to_string()).to_vec();
-    let is_small = |part: &&&ProfilePart| part.share < SMALL && kept(part).unsigned_abs() < 1 << 20;
-    let (small, large): (Vec<_>, Vec<_>) = parts.iter().partition(|part| is_small(part));
+    let (small, large): (Vec<_>, Vec<_>) = parts.iter().partition(|part| part.is_small());
     let row = |part: &&ProfilePart| {
         let best = ceilings.and_then(|it| part.share_of_best(it));
         vec![
             part.operation.clone(),
-            place(part.place).to_owned(),
+            part.place.name().to_owned(),
             right(count(part.calls as u64), 6),
             right(format!("{:.2} ms", part.millis), 11),
             right(format!("{:.1} %", part.share * 100.0), 7),
@@ -298,16 +294,6 @@ fn moved(count: u64) -> String {
     }
 }
 
-fn place(place: Place) -> &'static str {
-    match place {
-        Place::Data => "data",
-        Place::Forward => "forward",
-        Place::Backward => "backward",
-        Place::Again => "forward again",
-        Place::Update => "update",
-    }
-}
-
 fn as_json(profile: &Profile, ceilings: Option<&Ceilings>) -> Json {
     let part = |part: &ProfilePart| {
         let mut made = json!(part);
@@ -329,14 +315,14 @@ fn trace(spans: &[Span]) -> Json {
     let event = |span: &Span| {
         json!({
             "name": span.operation,
-            "cat": place(span.place),
+            "cat": span.place.name(),
             "ph": "X",
             "ts": span.start_micros,
             "dur": span.micros,
             "pid": 1,
             "tid": 1,
             "args": {
-                "place": place(span.place),
+                "place": span.place.name(),
                 "moved_bytes": span.moved_bytes,
                 "operations": span.operations,
             },

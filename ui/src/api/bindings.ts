@@ -1648,7 +1648,8 @@ export type PathLengths = {
 export type PeakView = {
 	bytes: number,
 	operation: string,
-	place: Place,
+	/**  Its name. */
+	place: string,
 };
 
 /**  What the user is asked to choose. */
@@ -1716,19 +1717,6 @@ export type PixelsView = {
 	/**  Red, green and blue of each, row by row, as base64. */
 	pixels: string,
 };
-
-/**  Where in a step an operation is. */
-export type Place = 
-/**  Making the batch. */
-"data" | 
-/**  From the batch to the loss. */
-"forward" | 
-/**  From the loss to the gradients. */
-"backward" | 
-/**  Forward once more, on the way back, for what was not kept. */
-"again" | 
-/**  From the gradients to the weights. */
-"update";
 
 /**  A value that stands in a line of its own. */
 export type PlanLine = {
@@ -1877,7 +1865,10 @@ export type ProbesView = {
 /**  All operations of one name in one place of a step. */
 export type ProfilePartView = {
 	operation: string,
-	place: Place,
+	/**  Its name. */
+	place: string,
+	/**  Whether so little is to be said of them that they are told with others. */
+	isSmall: boolean,
 	calls: number,
 	millis: number,
 	/**  Of a recorded step. */
@@ -1896,8 +1887,8 @@ export type ProfileView = {
 	steps: number,
 	/**  A step as a run takes it, the median. */
 	stepMillis: number,
-	/**  A step that is recorded, in which operations of a GPU wait for each other. */
-	profiledMillis: number,
+	/**  Whether operations waited for each other while they were recorded, as those of a GPU do: then they take longer in all. */
+	waited: boolean,
 	/**  When the most memory was in use, where the device says how much is. */
 	peak: PeakView | null,
 	/**  What the device does at most, where it could be measured. */

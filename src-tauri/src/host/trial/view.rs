@@ -1,6 +1,5 @@
 //! What the window shows of steps that were profiled.
 
-use models::profile::Place;
 use serde::Serialize;
 use specta::Type;
 use specta_typescript::Number;
@@ -16,9 +15,8 @@ pub(crate) struct ProfileView {
     /// A step as a run takes it, the median.
     #[specta(type = Number)]
     step_millis: f64,
-    /// A step that is recorded, in which operations of a GPU wait for each other.
-    #[specta(type = Number)]
-    profiled_millis: f64,
+    /// Whether operations waited for each other while they were recorded, as those of a GPU do: then they take longer in all.
+    waited: bool,
     /// When the most memory was in use, where the device says how much is.
     peak: Option<PeakView>,
     /// What the device does at most, where it could be measured.
@@ -35,7 +33,8 @@ pub(crate) struct ProfileView {
 struct PeakView {
     bytes: u64,
     operation: String,
-    place: Place,
+    /// Its name.
+    place: &'static str,
 }
 
 /// What a device does at most.
@@ -53,7 +52,10 @@ struct CeilingsView {
 #[serde(rename_all = "camelCase")]
 struct ProfilePartView {
     operation: String,
-    place: Place,
+    /// Its name.
+    place: &'static str,
+    /// Whether so little is to be said of them that they are told with others.
+    is_small: bool,
     calls: usize,
     #[specta(type = Number)]
     millis: f64,
@@ -72,21 +74,23 @@ struct ProfilePartView {
 impl From<Tried<Profiled>> for ProfileView {
     fn from(tried: Tried<Profiled>) -> Self {
         let Profiled { profile, ceilings } = tried.found;
+        let waited = profile.waited();
         let parts = profile.parts.into_iter();
         Self {
+            waited,
             steps: profile.steps,
             step_millis: profile.step_millis,
-            profiled_millis: profile.profiled_millis,
             peak: profile.peak.map(|peak| PeakView {
                 bytes: peak.bytes,
                 operation: peak.operation,
-                place: peak.place,
+                place: peak.place.name(),
             }),
             parts: parts
                 .map(|part| ProfilePartView {
                     share_of_best: ceilings.and_then(|it| part.share_of_best(&it)),
+                    is_small: part.is_small(),
                     operation: part.operation,
-                    place: part.place,
+                    place: part.place.name(),
                     calls: part.calls,
                     millis: part.millis,
                     share: part.share,
