@@ -13,6 +13,7 @@ const PICTURES = {
   data: { route: { page: "data", id: "support-4b1e" } },
   "puzzle-run": { route: { page: "run", id: "2026-11-16-sudoku-9-9-5d21" }, act: (page) => page.getByRole("slider", { name: "Step of thinking" }).fill("6") },
   "probe-chat": { route: { page: "chat", name: "2026-11-20-support-tone-3e90", title: "Support tone" }, act: shade },
+  "probe-steer": { route: { page: "chat", name: "2026-11-20-support-tone-3e90", title: "Support tone" }, act: steer },
   "probe-run": { route: { page: "run", id: "2026-11-17-messages-4c2e" } },
   "picture-run": { route: { page: "run", id: "2026-11-15-garden-flowers-7c1d" } },
   classify: { route: { page: "predict", name: "2026-11-15-garden-flowers-7c1d", title: "Garden flowers" }, act: classify },
@@ -27,6 +28,16 @@ async function shade(page) {
   await page.getByRole("textbox", { name: "Message" }).fill("Why?");
   await page.getByRole("button", { name: "Send" }).click();
   await page.getByText(/tokens · /).waitFor();
+}
+
+/** Has a model led while it answers. */
+async function steer(page) {
+  await page.getByRole("button", { name: /^Steer/ }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Steer", exact: true }).click();
+  await page.getByRole("slider", { name: /^Towards/ }).waitFor();
+  await page.getByRole("textbox", { name: "Message" }).fill("My parcel was due on Tuesday. Where is it?");
+  await page.getByRole("button", { name: "Send" }).click();
+  await page.getByText(/tokens · /).nth(1).waitFor();
 }
 
 /** Has a picture classified. */

@@ -74,9 +74,9 @@ describe("a model that is led", () => {
     await pair.steering.lead(MAIN, await planning(0.1));
     expect(await talk.say("Why?")).toBe(true);
     const [turn] = talk.turns;
-    expect(turn?.answer.text).toMatch(/^Let me think about that as planning would/);
+    expect(turn?.answer.text).toMatch(/^I notice that you have waited/);
     expect(turn?.beside).toMatchObject({ isPlain: true, live: false });
-    expect(turn?.beside?.text).not.toMatch(/^Let me think/);
+    expect(turn?.beside?.text).not.toMatch(/^I notice/);
     expect(keptTurns(talk.turns)[0]?.beside).toBeNull();
     expect(save.mock.calls.at(-1)?.[0].turns[0]?.beside).toBeNull();
     // At strength 0 both are the same.
@@ -107,7 +107,7 @@ describe("a model that is led", () => {
     flow.edit("Once");
     await flow.goOn();
     const part = flow.parts.at(-1);
-    expect(part?.text).toMatch(/^Let me think/);
+    expect(part?.text).toMatch(/^I notice/);
     expect(part?.beside).toBeTruthy();
     expect(keptParts(flow.parts)[0]?.beside).toBeNull();
   });

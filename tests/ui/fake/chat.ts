@@ -9,6 +9,9 @@ const conversations = new Things<Conversation>("conversation", ({ id }) => id, k
 const ANSWERS = recorded<Conversation[]>(kept).flatMap(({ turns }) => turns);
 const MARKDOWN = ANSWERS.find(({ answer }) => answer.includes("```"))?.answer ?? "";
 const PLAIN = ANSWERS.find(({ beside }) => beside !== null)?.beside ?? "";
+/** What a model answers while it may be led, as it is and as it is led: short, since both stand beside each other. */
+const AS_IS = "Your parcel left our warehouse on Tuesday. It is with the carrier now, and should be with you on Friday.";
+const LED = "I notice that you have waited since Tuesday, and that nobody told you why.";
 /** Models that were made to continue text. */
 const CONTINUES = /shakespeare|starter|first-model|Base$/;
 
@@ -78,7 +81,8 @@ export const chatAnswers = {
     if (messages.at(-1)?.content.includes("fail")) refuse("out of memory: the answer needs 2.1 GB and 0.9 GB are free", "close the model beside it, or begin a new conversation");
     isStopped[place] = false;
     const isLed = led !== undefined && led.strength !== 0 && !isPlain;
-    const whole = (place === 0 ? MARKDOWN : PLAIN).replace(/^/, isLed ? `Let me think about that as ${led?.label} would. ` : "").match(/\s*\S+/g) ?? [];
+    const usual = place === 0 ? MARKDOWN : PLAIN;
+    const whole = (led === undefined ? usual : isLed ? `${LED} ${AS_IS}` : AS_IS).match(/\s*\S+/g) ?? [];
     const written: string[] = [];
     for (const word of whole.slice(0, sampling.max_tokens)) {
       await wait(12);
