@@ -1,4 +1,4 @@
-"""Writes probe/metrics.json and probe/solvers.json: what scikit-learn says, for tests/models/probe.rs.
+"""Writes probe/metrics.json, probe/solvers.json and probe/folds.json: what scikit-learn says, for the tests of probes.
 
 python probes.py
 
@@ -187,10 +187,57 @@ def solvers():
     }
 
 
+def auc_of_others(x, y, train, test, c):
+    """The AUC on some rows of what others say."""
+    mean, deviation = x[train].mean(axis=0), x[train].std(axis=0)
+    scaled = (x - mean) / np.maximum(deviation, 1e-6 * np.median(deviation))
+    model = LogisticRegression(C=c, solver="newton-cholesky", tol=1e-10, max_iter=1000).fit(scaled[train], y[train])
+    return roc_auc_score(y[test], scaled[test] @ model.coef_[0] + model.intercept_[0])
+
+
+def hanley_mcneil(auc, positives, negatives):
+    q1, q2 = auc / (2 - auc), 2 * auc * auc / (1 + auc)
+    spread = auc * (1 - auc) + (positives - 1) * (q1 - auc * auc) + (negatives - 1) * (q2 - auc * auc)
+    return (spread / (positives * negatives)) ** 0.5
+
+
+def folds(count=5, rows=250):
+    """Cross-validation in two levels of the first digits, of which three lines of pixels are the sites; row r is in fold r % 5."""
+    digits, classes = load_digits(return_X_y=True)
+    digits, classes = digits[:rows].astype(np.float64), classes[:rows]
+    fold = np.arange(rows) % count
+    sites = [digits[:, line * 8 : line * 8 + 8] for line in (1, 3, 5)]
+    labels = [classes == digit for digit in (1, 5, 8)]
+    chosen, values = [], []
+    for without in range(count):
+        inner = [it for it in range(count) if it != without]
+        best = []
+        for x in sites:
+            of_site = []
+            for y in labels:
+                tried = lambda it, c: auc_of_others(x, y, (fold != without) & (fold != it), fold == it, c)
+                means = [np.mean([tried(it, c) for it in inner]) for c in PENALTIES]
+                outside = fold != without
+                error = hanley_mcneil(max(means), y[outside].sum(), (~y[outside]).sum())
+                first = next(at for at, mean in enumerate(means) if mean >= max(means) - error)
+                of_site.append((means[first], PENALTIES[first]))
+            best.append(of_site)
+        common = int(np.argmax([np.mean([auc for auc, _ in of_site]) for of_site in best]))
+        own = [int(np.argmax([best[site][label][0] for site in range(len(sites))])) for label in range(len(labels))]
+        outside, inside = fold != without, fold == without
+        judge = lambda site, label: auc_of_others(sites[site], labels[label], outside, inside, best[site][label][1])
+        chosen.append({"common": common, "own": own})
+        values.append(
+            [[judge(common, label) for label in range(len(labels))], [judge(own[label], label) for label in range(len(labels))]]
+        )
+    common, own = np.mean(np.array(values), axis=0)
+    return {"chosen": chosen, "common": common.tolist(), "own": own.tolist()}
+
+
 def main():
     warnings.simplefilter("error")
     HERE.mkdir(exist_ok=True)
-    for name, value in (("metrics", metrics()), ("solvers", solvers())):
+    for name, value in (("metrics", metrics()), ("solvers", solvers()), ("folds", folds())):
         (HERE / f"{name}.json").write_text(json.dumps(value, separators=(",", ":")) + "\n")
 
 

@@ -11,6 +11,12 @@ use models::{
             Picture, PictureFacts,
             request::{PicturePlan, PictureRequest},
         },
+        probe::{
+            Probe,
+            cross_validation::MOST as MOST_FOLDS,
+            kind::ProbeFacts,
+            request::{ProbePlan, ProbeRequest},
+        },
         puzzle::{
             Puzzle, PuzzleFacts,
             request::{PuzzlePlan, PuzzleRequest},
@@ -147,6 +153,25 @@ fn the_fields_of_a_new_architecture_are_those_that_its_size_depends_on() {
     }
 }
 
+/// A plan for probes of some texts with one field.
+fn probe_plan(field: &Field, value: Value) -> Result<TrainPlan<ProbePlan>, Problems> {
+    let mut tree = json!({"model": "smol", "data": {"files": ["a.jsonl"]}});
+    put(&mut tree, field.name, value);
+    let request: TrainRequest<ProbeRequest> = serde_json::from_value(tree).unwrap();
+    let scratch = scratch_facts();
+    let facts = Facts {
+        task: ProbeFacts {
+            rows: 200,
+            labels: vec!["yes".to_owned()],
+            rarest: 50,
+            ..ProbeFacts::default()
+        },
+        device: scratch.device,
+        checked: scratch.checked,
+    };
+    resolve::<Probe>(&request, &facts).map(|it| it.plan)
+}
+
 /// A plan for puzzles of 9 by 9 with one field.
 fn puzzle_plan(field: &Field, value: Value) -> Result<TrainPlan<PuzzlePlan>, Problems> {
     let mut tree = json!({"data": {"files": ["a.csv"]}});
@@ -273,6 +298,12 @@ fn no_count_is_so_large_that_a_plan_overflows_or_never_ends() {
                         field.name
                     );
                 }
+                continue;
+            }
+            if field.task == Some(Probe::NAME) {
+                let resolved = probe_plan(field, json!(size));
+                let most = resolved.map_or(0, |plan| plan.task.probe.folds);
+                assert!(most <= MOST_FOLDS, "{} is {size}", field.name);
                 continue;
             }
             if field.task == Some(Picture::NAME) {

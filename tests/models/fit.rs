@@ -293,6 +293,7 @@ fn trial() -> Trial {
         evaluation: Some((50.0, 3)),
         sample_millis: Some(400.0),
         save_millis: Some(30.0),
+        own: None,
     }
 }
 

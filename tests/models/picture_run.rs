@@ -318,6 +318,18 @@ fn a_head_for_the_features_of_another_network_is_found_and_resumes_to_the_same_b
     let killed = catch_unwind(AssertUnwindSafe(|| run(&plan, &saved, &mut Killed(4))));
     assert!(killed.is_err());
     assert!(run(&plan, &saved, &mut Vec::new()) == straight);
+
+    let place = RunPlace {
+        device: &Device::Cpu,
+        learned_from: None,
+        folder: &folder.path().join("trial"),
+    };
+    let mut task = Picture::open(&plan, &place).unwrap();
+    let trial = task.own_trial(&|| false).unwrap().unwrap();
+    assert!(
+        trial.steps >= 1 && trial.steps < steps && trial.seconds > 0.0,
+        "{trial:?}"
+    );
 }
 
 /// What a run measured of held-out pictures after each step, by the name of the metric.

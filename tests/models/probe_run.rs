@@ -19,7 +19,10 @@ use models::{
         },
     },
     train::{
-        Kind, Observer, Problems, TrainEvent, TrainPlan, TrainRequest, plan::Resolved, resolve,
+        Kind, Observer, Problems, RunPlace, TrainEvent, TrainPlan, TrainRequest, TrainState,
+        forecast::{self, Forecast},
+        plan::Resolved,
+        resolve,
         tree::Part,
     },
 };
@@ -216,4 +219,60 @@ fn what_a_run_of_probes_does_not_read_is_refused_by_name_and_in_no_plan() {
     // A plan can be planned again, and read back.
     assert!(AnyRequest::read(&tree).is_err() || made.resolve(json!({})).unwrap().plan == plan);
     assert_eq!(serde_json::from_value::<AnyPlan>(tree).unwrap(), any);
+}
+
+#[test]
+fn a_trial_of_probes_says_what_the_run_takes() {
+    let made = Made::new();
+    let plan = made.plan(json!({}));
+    let place = RunPlace {
+        device: &candle_core::Device::Cpu,
+        learned_from: None,
+        folder: &made.folder.path().join("trial"),
+    };
+    let mut task = Probe::open(&plan, &place).unwrap();
+    let save = &mut |_: &mut TrainState, _: &_| panic!("nothing is saved");
+    let trial = forecast::trial(&plan, &mut task, &|_, _| 0, 0.5, save, &|| false);
+    let trial = trial.unwrap().unwrap();
+    let found = Forecast::new(&plan.run, &|_, _| 0, &trial).unwrap();
+    // Texts are read, and the last two of five sites are learned.
+    assert_eq!(found.steps_tried, 3);
+    assert!(found.seconds > 0.0 && found.whole && found.opening_seconds == 0.5);
+    let of_steps = found.step_millis * plan.run.steps as f64 / 1e3;
+    assert!((of_steps / found.seconds - 1.0).abs() < 1e-9);
+    assert!(!place.folder.exists(), "nothing is kept");
+    let mut task = Probe::open(&plan, &place).unwrap();
+    let stopped = forecast::trial(&plan, &mut task, &|_, _| 0, 0.5, save, &|| true);
+    assert_eq!(stopped.unwrap(), None);
+}
+
+#[test]
+fn few_texts_are_cross_validated_unless_something_speaks_against_it() {
+    let made = Made::new();
+    let folds = |probe: Json| {
+        let resolved = made.resolve(json!({"probe": probe})).unwrap();
+        let why = resolved.reasons.iter().find(|it| it.field == "probe.folds");
+        (resolved.plan.task.probe.folds, why.unwrap().why.clone())
+    };
+    let (count, why) = folds(json!({}));
+    assert_eq!(count, 5);
+    assert!(why.starts_with("The rarest label has"), "{why}");
+    assert_eq!(folds(json!({"solver": "adamw"})).0, 0);
+    assert_eq!(folds(json!({"folds": 0})).0, 0);
+    assert_eq!(folds(json!({"folds": 3})).0, 3);
+    for (probe, said) in [
+        (json!({"folds": 2}), "from 3 to 10"),
+        (json!({"folds": 11}), "from 3 to 10"),
+        (
+            json!({"folds": 5, "solver": "adamw"}),
+            "stops by validation rows",
+        ),
+    ] {
+        let problems = made.resolve(json!({"probe": probe})).unwrap_err();
+        let problem = problems.to_string();
+        assert!(
+            problem.contains("probe.folds") && problem.contains(said),
+            "{problem}"
+        );
+    }
 }

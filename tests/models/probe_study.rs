@@ -14,7 +14,7 @@ use models::{
         report::{Extremes, Report, Scored},
         split::{self, Part, SHARES},
         states::About,
-        study::{Settings, Source, Study, study},
+        study::{Course, Settings, Source, Study, study},
     },
 };
 use serde_json::Value;
@@ -66,6 +66,12 @@ impl Made {
     }
 
     pub(crate) fn study(&self, settings: &Settings) -> Study {
+        self.with_source(|source| study(&self.examples, source, settings, &mut |_| true))
+            .unwrap()
+            .unwrap()
+    }
+
+    fn with_source<R>(&self, work: impl FnOnce(&mut Source<'_>) -> R) -> R {
         let width = self.width;
         let mut read = |site: usize, rows: &[usize]| {
             let numbers = rows
@@ -73,16 +79,13 @@ impl Made {
                 .flat_map(|row| &self.sites[site][row * width..][..width]);
             Ok(numbers.copied().collect())
         };
-        let mut source = Source {
+        work(&mut Source {
             sites: (0..self.sites.len())
                 .map(|it| format!("block.{it}"))
                 .collect(),
             width,
             read: &mut read,
-        };
-        study(&self.examples, &mut source, settings, &mut |_| true)
-            .unwrap()
-            .unwrap()
+        })
     }
 }
 
@@ -479,4 +482,80 @@ fn every_solver_finds_what_is_planted() {
         let report = made.study(&settings).report;
         assert!(auc(&report) > 0.85, "{solver:?}: {}", auc(&report));
     }
+}
+
+#[test]
+fn few_texts_are_judged_in_folds_and_noise_stays_noise() {
+    let settings = Settings {
+        folds: 5,
+        ..quick()
+    };
+    let of = |made: &Made| made.study(&settings).report.folds.unwrap();
+    let planted = of(&Made::noise(150, 3, 8, 0.3, 5).plant(1, 2.5));
+    assert!(
+        planted.all.sites.iter().all(|it| it == "block.1"),
+        "{planted:?}"
+    );
+    let label = planted.labels[0].as_ref().unwrap();
+    assert!(
+        label.auc.value > 0.9 && label.over_words.unwrap().is_clear(),
+        "{label:?}"
+    );
+    let words = label.words.unwrap().value;
+    assert!((words - 0.5).abs() < 0.15, "{words}");
+    // Of pure noise, the best of many sites is no better than chance once nothing that judges it chose it.
+    let noise: Vec<f64> = (0..20)
+        .map(|seed| of(&Made::noise(100, 12, 6, 0.4, 100 + seed)).all.auc.value)
+        .collect();
+    let mean = mean(&noise).unwrap();
+    assert!((mean - 0.5).abs() < 0.03, "{mean}: {noise:?}");
+}
+
+#[test]
+fn a_study_in_folds_that_goes_on_is_the_same() {
+    let made = Made::noise(150, 3, 8, 0.3, 5).plant(1, 1.0);
+    let settings = Settings {
+        folds: 3,
+        ..quick()
+    };
+    let whole = made.study(&settings).report;
+    let folder = tempfile::tempdir().unwrap();
+    let again = made.with_source(|source| {
+        let mut course = Course::new(&made.examples, &settings).unwrap();
+        for _ in 0..2 {
+            course.learn(&made.examples, source, &settings).unwrap();
+        }
+        course.save(folder.path()).unwrap();
+        let mut course = Course::new(&made.examples, &settings).unwrap();
+        course.load(folder.path(), &settings).unwrap();
+        course.learn(&made.examples, source, &settings).unwrap();
+        let judged = course.judge(&made.examples, source, &settings, &mut |_| true);
+        judged.unwrap().unwrap().report
+    });
+    assert_eq!(whole, again);
+    assert!(
+        whole.headline.contains("Cross-validated in 3 folds"),
+        "{}",
+        whole.headline
+    );
+    // What was saved without folds is not taken for what has them.
+    let problem = {
+        let mut course = Course::new(
+            &made.examples,
+            &Settings {
+                folds: 5,
+                ..settings.clone()
+            },
+        )
+        .unwrap();
+        let settings = Settings {
+            folds: 5,
+            ..settings
+        };
+        course
+            .load(folder.path(), &settings)
+            .unwrap_err()
+            .to_string()
+    };
+    assert!(problem.contains("has another shape"), "{problem}");
 }

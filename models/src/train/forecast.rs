@@ -15,11 +15,12 @@ use super::{
     Task, TrainState,
     plan::{RunPlan, TrainPlan},
     step::{Attempt, learn_from},
+    task::OwnTrial,
     tree::Part,
     unused_memory::{device_of, memory_of},
 };
 use crate::{
-    Result,
+    Error, Result,
     device::memory::{release, reset_peak},
     figures::{self, duration},
     ops::kernels,
@@ -34,7 +35,7 @@ const ENOUGH_SECONDS: f64 = 1.0;
 const MAX_TRIED: f64 = 0.95;
 
 /// What a trial measured.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
     /// Reading the data and the model.
     pub opening_seconds: f64,
@@ -52,6 +53,9 @@ pub struct Trial {
     pub sample_millis: Option<f64>,
     /// A save, in milliseconds.
     pub save_millis: Option<f64>,
+    /// What its own steps take, where it has such: then nothing else was tried.
+    #[serde(default)]
+    pub own: Option<OwnTrial>,
 }
 
 /// Steps of one size.
@@ -74,7 +78,7 @@ pub struct TriedSize {
 }
 
 /// What a run will take.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Forecast {
     /// Steps that were measured.
     pub steps_tried: usize,
@@ -114,6 +118,19 @@ pub fn trial<T: Task, P: Part>(
 ) -> Result<Option<Trial>> {
     let plan = &whole_plan.run;
     let _avoided = kernels::avoid(&plan.avoid_kernels)?;
+    match task.own_trial(stop) {
+        Ok(None) => {}
+        Ok(own) => {
+            return Ok(Some(Trial {
+                opening_seconds,
+                peak_bytes: memory_of(task).and_then(|memory| memory.peak_bytes),
+                own,
+                ..Trial::default()
+            }));
+        }
+        Err(Error::Interrupted) => return Ok(None),
+        Err(problem) => return Err(problem),
+    }
     let mut state = TrainState::new(whole_plan, task)?;
     // What was mapped to read a model is not counted: the system takes it back when it needs it.
     let mut peak_bytes = None;
@@ -158,6 +175,7 @@ pub fn trial<T: Task, P: Part>(
         evaluation,
         sample_millis,
         save_millis,
+        own: None,
     }))
 }
 
@@ -267,6 +285,17 @@ impl TriedSize {
 impl Forecast {
     /// What follows from a trial of a plan. Nothing when nothing was tried.
     pub fn new(plan: &RunPlan, needed: Needed, trial: &Trial) -> Option<Self> {
+        if let Some(own) = trial.own {
+            return Some(Self {
+                steps_tried: own.steps,
+                whole: true,
+                peak_bytes: trial.peak_bytes,
+                step_millis: own.seconds * 1e3 / plan.steps.max(1) as f64,
+                seconds: own.seconds,
+                opening_seconds: trial.opening_seconds,
+                ..Self::default()
+            });
+        }
         let last = trial.sizes.last()?;
         let most_units = plan.batch.rows * trial.row_length;
         let whole = last.units() == most_units;

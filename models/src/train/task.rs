@@ -40,6 +40,13 @@ pub trait Task {
         Ok(None)
     }
 
+    /// Tries what its own steps do, if it takes such. Afterwards the task is of no use.
+    ///
+    /// Errors: [`Error::Interrupted`] when `stop`, asked in between, says so.
+    fn own_trial(&mut self, _stop: &dyn Fn() -> bool) -> Result<Option<OwnTrial>> {
+        Ok(None)
+    }
+
     /// The next micro-batch. Moves the position in the data.
     fn next_batch(&mut self) -> Result<Self::Batch>;
 
@@ -154,6 +161,15 @@ pub fn load_weights(parameters: &Parameters, folder: &Path) -> Result<()> {
 pub struct OwnStep {
     /// Units read: what the speed is told in.
     pub units: usize,
+}
+
+/// What all own steps of a run will take, as some of them say.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct OwnTrial {
+    /// Steps that were tried, or what stands for them.
+    pub steps: usize,
+    /// All steps of the run.
+    pub seconds: f64,
 }
 
 /// The size of a batch.

@@ -21,7 +21,7 @@ use models::{
     tape::{FixedPass, Tape, Value},
     train::{
         exhibit::Exhibit,
-        task::{BatchSize, Evaluation, Metric, OwnStep, Task},
+        task::{BatchSize, Evaluation, Metric, OwnStep, OwnTrial, Task},
     },
 };
 use serde_json::Value as Json;
@@ -204,6 +204,10 @@ impl<T: Task> Task for Faulty<T> {
 
     fn own_step(&mut self, done: usize, goes_on: &dyn Fn() -> bool) -> Result<Option<OwnStep>> {
         self.task.own_step(done, goes_on)
+    }
+
+    fn own_trial(&mut self, stop: &dyn Fn() -> bool) -> Result<Option<OwnTrial>> {
+        self.task.own_trial(stop)
     }
 
     fn next_batch(&mut self) -> Result<T::Batch> {

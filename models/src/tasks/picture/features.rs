@@ -20,7 +20,7 @@ use crate::{
     arch::picture::{Layer, Network},
     random::stable_hash,
     tasks::probe::{
-        features::Features as Rows,
+        features::{Features as Rows, stretched},
         lbfgs::{self, LinearClassifier, Options},
         scale::Standard,
     },
@@ -100,6 +100,17 @@ impl Features {
         };
         self.groups.extend(pictures.iter().map(group));
         Ok(())
+    }
+
+    /// The features of other pictures, made of these and some noise: to see how long something takes.
+    pub(super) fn stretched(&self, pictures: &[usize], set: &PictureSet, seed: u64) -> Self {
+        let label = |at: &usize| set.labels[*at];
+        Self {
+            rows: stretched(&self.rows, self.width, pictures.len(), seed),
+            width: self.width,
+            labels: pictures.iter().map(label).collect(),
+            groups: (0..pictures.len() as u64).collect(),
+        }
     }
 
     /// The pictures of which this is so.

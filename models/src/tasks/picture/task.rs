@@ -3,6 +3,7 @@
 //! What norms saw of a batch moves their running numbers after the step, once for each micro-batch, in order; a step that is not
 //! taken moves nothing.
 
+mod features_steps;
 mod shown;
 
 use std::{collections::HashMap, path::Path, sync::Arc};
@@ -15,7 +16,7 @@ use super::{
     baselines,
     classifier::About,
     evaluate::{ACCURACY, Said},
-    features::{Features, Head},
+    features::Features,
     loader::{Batch, Loader},
     lookahead::Slower,
     published::Published,
@@ -35,13 +36,12 @@ use crate::{
     parameters::Parameters,
     random::Random,
     tape::{Tape, Value},
-    tasks::probe::lbfgs::Options,
     train::{
         RunPlace, TrainPlan,
         exhibit::Exhibit,
         plan::RunPlan,
         request::OptimizerKind,
-        task::{BatchSize, Evaluation, Metric, OwnStep, Task},
+        task::{BatchSize, Evaluation, Metric, OwnStep, OwnTrial, Task},
     },
 };
 
@@ -202,54 +202,6 @@ impl PictureTask {
         };
         &self.held_out[..self.held_out.len().min(most)]
     }
-
-    /// Reads the features of some pictures into others that were read.
-    fn read_features(&self, features: &mut Features, pictures: &[usize]) -> Result<()> {
-        let view = self.settings.view();
-        let (network, set) = (&self.network, &self.set);
-        features.read(
-            network,
-            &view,
-            self.settings.flip,
-            set,
-            pictures,
-            &self.device,
-        )
-    }
-
-    /// A step of features: some pictures are read, and in the last one the head is found.
-    fn step_of_features(
-        &self,
-        reading: &mut Reading,
-        done: usize,
-        goes_on: &dyn Fn() -> bool,
-    ) -> Result<(usize, Option<Head>)> {
-        let go_on = || goes_on().then_some(()).ok_or(Error::Interrupted);
-        let before = reading.train.len();
-        // After a restart, what was read before it is read again.
-        let chunks = self.train.chunks(self.rows.max(1));
-        for some in chunks.take(done + 1).skip(reading.steps) {
-            go_on()?;
-            self.read_features(&mut reading.train, some)?;
-            reading.steps += 1;
-        }
-        if done + 1 < self.steps {
-            return Ok((reading.train.len() - before, None));
-        }
-        let mut held_out = Features::default();
-        for some in self.held_out.chunks(self.rows.max(1)) {
-            go_on()?;
-            self.read_features(&mut held_out, some)?;
-        }
-        let classes = self.set.classes.len();
-        let chosen = reading.train.choose(classes, self.seed);
-        go_on()?;
-        reading.metrics = reading
-            .train
-            .metrics(&chosen, &held_out, classes, self.seed);
-        let head = reading.train.learn(classes, chosen.c(), Options::default());
-        Ok((held_out.len(), Some(head)))
-    }
 }
 
 impl Task for PictureTask {
@@ -283,6 +235,10 @@ impl Task for PictureTask {
             self.batches += 1;
         }
         Ok(Some(OwnStep { units }))
+    }
+
+    fn own_trial(&mut self, stop: &dyn Fn() -> bool) -> Result<Option<OwnTrial>> {
+        self.trial_of_features(stop)
     }
 
     fn next_batch(&mut self) -> Result<Batch> {

@@ -10,10 +10,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     calibration,
-    capture::{decoder_of, passes, shown, states_of, tokens_at_once},
+    capture::{decoder_of, passes, shown, tokens_at_once},
     capture_prompt::{Prompted, Prompter},
     folder::Probes,
     labelled::{self, Labelled, LabelledRequest, LabelledText},
+    pass_states::states_of,
     states::{Position, States},
 };
 use crate::{

@@ -13,10 +13,8 @@ use super::{
 };
 use crate::random::{Random, stable_hash};
 
-/// The same for words, whose rows have length 1.
+/// The values of C that are tried for words, whose rows have length 1.
 const WORD_PENALTIES: [f64; 4] = [0.1, 1.0, 10.0, 100.0];
-/// Numbers of words that all labels of a batch have, at most: their solver remembers twenty times as many.
-const WORD_NUMBERS: usize = 1 << 21;
 
 /// The texts of each part.
 fn texts<'a>(examples: &'a Examples, rows: &[Vec<usize>; 3]) -> [Vec<&'a str>; 3] {
@@ -38,12 +36,8 @@ pub(super) fn words(
     let words = Words::of(&texts[0]);
     let rows = texts.each_ref().map(|it| words.rows(it));
     let parts = Parts(rows.each_ref().map(Features::Sparse));
-    let choices = Choices {
-        solver: Solver::Exact,
-        penalties: WORD_PENALTIES.to_vec(),
-        ..choices.clone()
-    };
-    let at_once = (WORD_NUMBERS / rows[0].width.max(1)).max(1);
+    let choices = of_words(choices);
+    let at_once = fitting::labels_at_once(parts.0[0]);
     let fit = |truths: &[Truth]| {
         let mut fitted = fitting::fit(parts, truths, &choices);
         // Only their scores are wanted, and weights of all words of all labels are many.
@@ -51,6 +45,15 @@ pub(super) fn words(
         fitted
     };
     truths.chunks(at_once).flat_map(fit).collect()
+}
+
+/// How weights of words are found.
+pub(super) fn of_words(choices: &Choices) -> Choices {
+    Choices {
+        solver: Solver::Exact,
+        penalties: WORD_PENALTIES.to_vec(),
+        ..choices.clone()
+    }
 }
 
 /// What the length of the texts knows, in letters and in tokens. Nothing without texts.
@@ -149,7 +152,11 @@ fn test_aucs(
         .iter()
         .map(|c| if *c > 0.0 { *c } else { 1e-3 })
         .collect();
-    let scores = fitting::fit_with(parts, truths, &penalties, settings.balanced);
+    let choices = Choices {
+        solver: Solver::Exact,
+        ..settings.choices()
+    };
+    let scores = fitting::fit_with(parts, truths, &penalties, &choices);
     let each = scores.par_iter().zip(truths);
     each.map(|(scores, truth)| Ranking::new(scores).auc(&truth[2]))
         .collect()

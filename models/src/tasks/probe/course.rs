@@ -8,6 +8,7 @@
 //! | `N.scores` [k, t] | scores of the t test rows |
 //! | `N.chosen` [k, 6] | C, validation AUC, threshold, whether the solver converged, and the scale and shift to probabilities |
 //! | `N.standard` [2, d] | means and deviations of the training rows |
+//! | `N.tried` [m] | what the folds made of each penalty, where rows are cross-validated |
 //! | `N.told` [2] | the mean loss on validation rows, and how far training rows reach |
 //!
 //! Where a label has no scale, NaN stands for it. Everything is read back to the last bit, so that a study that goes on is the same
@@ -23,7 +24,7 @@ use candle_core::{Device, Tensor};
 use super::{
     calibration::Scale,
     scale::Standard,
-    study::{Course, LearnedSite, Probe},
+    study::{Course, LearnedSite, Probe, Settings},
 };
 use crate::{
     Error, Result,
@@ -48,13 +49,14 @@ impl Course {
     /// Reads what [`Course::save`] wrote of the same examples.
     ///
     /// Errors: [`Error::Format`] when the file is of other labels or rows.
-    pub fn load(&mut self, folder: &Path) -> Result<()> {
+    pub fn load(&mut self, folder: &Path, settings: &Settings) -> Result<()> {
         let path = folder.join(LEARNED);
         let tensors = read_tensors(&path)?;
         self.sites.clear();
+        let tried = self.tried(settings);
         while tensors.contains_key(&format!("{}.weights", self.sites.len())) {
             let at = self.sites.len();
-            let site = read(&tensors, at, self.defined(), self.test_rows());
+            let site = read(&tensors, at, self.defined(), (self.test_rows(), tried));
             let wrong = |problem| Error::format(&path, format!("of site {at}: {problem}"));
             self.sites.push(site.map_err(wrong)?);
         }
@@ -114,8 +116,13 @@ fn written(at: usize, site: &LearnedSite, rows: usize) -> Result<BTreeMap<String
         ("standard", tensor(standard, (2, d))?),
         ("told", tensor(vec![site.validation_loss, site.reach], 2)?),
     ];
+    let tried = match site.tried.len() {
+        0 => None,
+        numbers => Some(("tried", tensor(site.tried.clone(), numbers)?)),
+    };
     Ok(tensors
         .into_iter()
+        .chain(tried)
         .map(|(name, it)| (format!("{at}.{name}"), it))
         .collect())
 }
@@ -133,7 +140,7 @@ fn read(
     tensors: &Tensors,
     at: usize,
     defined: &[usize],
-    rows: usize,
+    (rows, numbers_tried): (usize, usize),
 ) -> std::result::Result<LearnedSite, String> {
     let k = defined.len();
     let find = |name: &str| {
@@ -153,10 +160,16 @@ fn read(
     let told = find("told")?
         .to_vec1::<f64>()
         .map_err(|error| error.to_string())?;
+    let tried = match numbers_tried {
+        0 => Vec::new(),
+        _ => find("tried")?
+            .to_vec1::<f64>()
+            .map_err(|error| error.to_string())?,
+    };
     let (Ok([mean, deviation]), [validation_loss, reach], true) = (
         <[Vec<f64>; 2]>::try_from(standard),
         &told[..],
-        bias.len() == k,
+        bias.len() == k && tried.len() == numbers_tried,
     ) else {
         return Err("has another shape than the labels".to_owned());
     };
@@ -187,6 +200,7 @@ fn read(
         standard: Standard { mean, deviation },
         reach: *reach,
         validation_loss: *validation_loss,
+        tried,
     })
 }
 

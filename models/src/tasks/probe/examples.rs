@@ -39,7 +39,11 @@ impl Examples {
                            `--position mean` or `last`";
             return Err(Error::Data(problem.into()));
         }
-        let rows = states.rows();
+        Self::of_rows(states.rows(), only, seed)
+    }
+
+    /// The same of rows that may have no states yet.
+    pub(super) fn of_rows(rows: &[StateRow], only: &[String], seed: u64) -> Result<Self> {
         if rows.len() < FEWEST {
             return Err(Error::Data(format!(
                 "{} with states; a study needs at least {FEWEST} to learn, choose and report on different ones",
@@ -67,6 +71,23 @@ impl Examples {
             None => split::split(&examples.groups, &examples.strata(), split::SHARES, seed),
         };
         Ok(examples)
+    }
+
+    /// Every so many-th row, so that there are at most this many.
+    pub(super) fn some(&self, most: usize) -> Self {
+        let every = self.rows().div_ceil(most.max(1)).max(1);
+        fn some<T: Clone>(of: &[T], every: usize) -> Vec<T> {
+            of.iter().step_by(every).cloned().collect()
+        }
+        let positive = self.positive.iter();
+        Self {
+            labels: self.labels.clone(),
+            positive: positive.map(|it| some(it, every)).collect(),
+            texts: some(&self.texts, every),
+            tokens: some(&self.tokens, every),
+            groups: some(&self.groups, every),
+            parts: some(&self.parts, every),
+        }
     }
 
     /// Whether the texts are known. States of other programs’ files come without.

@@ -6,7 +6,11 @@
 
 use rayon::prelude::*;
 
-use crate::ops::kernels::cpu::product::{Matrix, Output, Size, multiply_on_threads};
+use super::scale::Standard;
+use crate::{
+    ops::kernels::cpu::product::{Matrix, Output, Size, multiply_on_threads},
+    random::Random,
+};
 
 /// Rows of a chunk: the sum over so many is taken in f32.
 const ROWS: usize = 2_048;
@@ -18,6 +22,26 @@ pub enum Features<'a> {
     Dense(&'a [f32], usize),
     /// Those that are not 0.
     Sparse(&'a Sparse),
+}
+
+/// So many rows, made of those that there are: each of them again, with noise of half its deviation, so that none is twice there. What
+/// is learned of them takes about as long as of real ones, and means nothing.
+pub fn stretched(rows: &[f32], width: usize, count: usize, seed: u64) -> Vec<f32> {
+    let known = rows.len() / width.max(1);
+    if known == 0 {
+        return vec![0.0; count * width];
+    }
+    let deviations = Standard::of(rows, width).deviation;
+    let mut random = Random::for_purpose(seed, "stretched rows");
+    let mut numbers = Vec::with_capacity(count * width);
+    for row in 0..count {
+        let of = &rows[row % known * width..][..width];
+        let noise = if row < known { 0.0 } else { 0.5 };
+        let each = of.iter().zip(&deviations);
+        numbers
+            .extend(each.map(|(it, deviation)| it + (noise * deviation * random.normal()) as f32));
+    }
+    numbers
 }
 
 /// Rows that are mostly 0.

@@ -5,7 +5,7 @@ use crate::train::{
     Kind,
     fields::{
         Choice, Field, FieldKind,
-        FieldKind::{Choice as Word, Flag, List, Text},
+        FieldKind::{Choice as Word, Count, Flag, List, Text},
         choice,
     },
 };
@@ -36,6 +36,7 @@ pub const FIELDS: &[Field] = &[
     of("Probe", "probe.solver", "Solver", Word, "How weights are found: the exact optimum of logistic regression, the difference of two means, or small batches with early stopping as others train probes.").choices(SOLVERS).advanced(),
     of("Probe", "probe.penalties", "Values of C", List, "Values of C to choose from on validation rows. A larger one penalizes weights less.").advanced(),
     of("Probe", "probe.balanced", "Balance", Flag, "Have rows with a label count as much in all as rows without it.").advanced(),
+    of("Probe", "probe.folds", "Folds", Count, "Judge every text once, by probes that learned from the others, and choose everything without it: cross-validation in two levels, in so many folds. 0 is none. Without it, 5 where a label has fewer than a hundred texts.").at_most(10.0).advanced(),
     of("Probe", "data.text_column", "Text column", Text, "The column with the text. Without it, it is found by its name.").advanced(),
     of("Probe", "data.label_column", "Label column", Text, "The column with the label, or with a list of labels. Without it, it is found by its name.").advanced(),
     of("Probe", "data.group_column", "Group column", Text, "The column with what belongs together, such as a conversation: it is never divided between learning and measuring.").advanced(),

@@ -12,6 +12,9 @@ use super::{
     ranking::{Ranking, standard_error},
 };
 
+/// Weights of all labels that are learned together, at most.
+const NUMBERS_AT_ONCE: usize = 1 << 21;
+
 /// How weights are found.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub enum Solver {
@@ -102,8 +105,18 @@ struct Candidate {
     scores: Vec<f32>,
 }
 
-/// Fits each label for each penalty, and keeps the one that validation rows are ranked best by.
-pub fn fit(parts: Parts<'_>, truths: &[Truth], choices: &Choices) -> Vec<Fitted> {
+impl Choices {
+    /// The values of C that each label is fitted for; 0 where the solver has no penalty.
+    pub fn tried(&self) -> &[f64] {
+        match self.solver {
+            Solver::Exact => &self.penalties,
+            Solver::MeanDifference | Solver::Adamw(_) => &[0.0],
+        }
+    }
+}
+
+/// Fits each label for each penalty: [labels][penalties].
+fn candidates(parts: Parts<'_>, truths: &[Truth], choices: &Choices) -> Vec<Vec<Candidate>> {
     let candidates = match choices.solver {
         Solver::Exact => path(parts, truths, choices),
         Solver::MeanDifference => vec![judged(parts, truths, 0.0, means(parts, truths))],
@@ -121,7 +134,38 @@ pub fn fit(parts: Parts<'_>, truths: &[Truth], choices: &Choices) -> Vec<Fitted>
             label.push(candidate);
         }
     }
-    let labels = by_label.into_iter().zip(truths);
+    by_label
+}
+
+/// The AUC of each label for each penalty on the validation rows, and on the test rows: [labels][penalties].
+pub fn aucs(parts: Parts<'_>, truths: &[Truth], choices: &Choices) -> Vec<Vec<[f64; 2]>> {
+    let of = |(candidates, truth): (Vec<Candidate>, &Truth)| -> Vec<[f64; 2]> {
+        let fits = candidates.iter();
+        let fits = fits.map(|it| (&it.fit.weights[..], it.fit.bias));
+        let scores = parts.0[2].scores_of(fits);
+        let each = candidates.iter().zip(&scores);
+        each.map(|(it, scores)| {
+            let test = Ranking::new(scores).auc(&truth[2]).unwrap_or_default();
+            [it.auc, test]
+        })
+        .collect()
+    };
+    let some = |truths: &[Truth]| -> Vec<_> {
+        let labels = candidates(parts, truths, choices).into_par_iter();
+        labels.zip(truths).map(of).collect()
+    };
+    let at_once = labels_at_once(parts.0[0]);
+    truths.chunks(at_once).flat_map(some).collect()
+}
+
+/// How many labels are learned together: their solver remembers twenty times as many numbers as their weights are.
+pub fn labels_at_once(features: Features<'_>) -> usize {
+    (NUMBERS_AT_ONCE / features.width().max(1)).max(1)
+}
+
+/// Fits each label for each penalty, and keeps the one that validation rows are ranked best by.
+pub fn fit(parts: Parts<'_>, truths: &[Truth], choices: &Choices) -> Vec<Fitted> {
+    let labels = candidates(parts, truths, choices).into_iter().zip(truths);
     let chosen: Vec<Candidate> = labels
         .filter_map(|(it, truth)| choose(it, &truth[1]))
         .collect();
@@ -136,21 +180,29 @@ pub fn fit(parts: Parts<'_>, truths: &[Truth], choices: &Choices) -> Vec<Fitted>
     chosen.into_iter().zip(test).map(fitted).collect()
 }
 
-/// Fits each label with a penalty of its own, and gives its scores of test rows.
+/// Fits each label with a penalty of its own, and gives its scores of test rows. No solver chooses anything by validation rows here,
+/// so the one that stops by them is the exact one.
 pub fn fit_with(
     parts: Parts<'_>,
     truths: &[Truth],
     penalties: &[f64],
-    balance: bool,
+    choices: &Choices,
 ) -> Vec<Vec<f32>> {
-    let label = |(truth, &c): (&Truth, &f64)| (truth[0].clone(), c);
-    let owned: Vec<(Vec<bool>, f64)> = truths.iter().zip(penalties).map(label).collect();
-    let labels: Vec<Label<'_>> = owned
-        .iter()
-        .map(|(it, c)| label_of(it, *c, balance))
-        .collect();
-    let fits = lbfgs::logistic(parts.0[0], &labels, None, None, Options::default());
-    parts.0[2].scores_of(fits.iter().map(|it| (&it.weights[..], it.bias)))
+    let some = |(truths, penalties): (&[Truth], &[f64])| {
+        let fits = match choices.solver {
+            Solver::MeanDifference => means(parts, truths),
+            Solver::Exact | Solver::Adamw(_) => {
+                let labels = truths.iter().zip(penalties);
+                let labels = labels.map(|(it, c)| label_of(&it[0], *c, choices.balanced));
+                let labels: Vec<Label<'_>> = labels.collect();
+                lbfgs::logistic(parts.0[0], &labels, None, None, Options::default())
+            }
+        };
+        parts.0[2].scores_of(fits.iter().map(|it| (&it.weights[..], it.bias)))
+    };
+    let at_once = labels_at_once(parts.0[0]);
+    let chunks = truths.chunks(at_once).zip(penalties.chunks(at_once));
+    chunks.flat_map(some).collect()
 }
 
 fn label_of(positive: &[bool], c: f64, balance: bool) -> Label<'_> {

@@ -33,11 +33,14 @@ use crate::{
 pub enum Probe {}
 
 /// Labelled data that was read for a plan.
+#[derive(Default)]
 pub struct ReadLabelled {
     request: LabelledRequest,
     changed: Vec<Changed>,
     rows: usize,
     labels: Vec<String>,
+    rarest: usize,
+    names_parts: bool,
     /// What the states are of, where they are there already.
     states: Option<About>,
 }
@@ -49,6 +52,10 @@ pub struct ProbeFacts {
     pub rows: usize,
     /// Names of all labels, sorted.
     pub labels: Vec<String>,
+    /// Rows with the label that fewest have.
+    pub rarest: usize,
+    /// Whether the data says itself which rows to learn from and which to report on.
+    pub names_parts: bool,
     /// Sites that there are.
     pub sites: Vec<Site>,
     /// What the states are of, where they are there already.
@@ -111,28 +118,37 @@ impl Kind for Probe {
         if let Some(known) = known.filter(|it| it.request == asked && it.changed == changed) {
             return Ok(Some(known.clone()));
         }
-        let (rows, labels, states) = match folder_of_states(&data.files) {
+        let mut read = match folder_of_states(&data.files) {
             Some(folder) => {
                 let states = States::open(folder)?;
                 let about = states.about().clone();
-                (about.rows, about.labels.clone(), Some(about))
+                let rows = states.rows();
+                ReadLabelled {
+                    rows: about.rows,
+                    labels: about.labels.clone(),
+                    rarest: rarest(&about.labels, rows.iter().map(|it| &it.labels)),
+                    names_parts: rows.iter().any(|it| it.part.is_some()),
+                    states: Some(about),
+                    ..ReadLabelled::default()
+                }
             }
             None => {
                 let read = labelled::read(&asked)?;
-                (read.rows.len(), read.labels, None)
+                ReadLabelled {
+                    rows: read.rows.len(),
+                    rarest: rarest(&read.labels, read.rows.iter().map(|it| &it.labels)),
+                    names_parts: read.rows.iter().any(|it| it.part.is_some()),
+                    labels: read.labels,
+                    ..ReadLabelled::default()
+                }
             }
         };
-        if labels.is_empty() {
+        if read.labels.is_empty() {
             let problem = "has no labels, and a probe learns from them; name their column with `data.label_column`";
             return Err(Error::Data(format!("the data {problem}")));
         }
-        Ok(Some(Arc::new(ReadLabelled {
-            request: asked,
-            changed,
-            rows,
-            labels,
-            states,
-        })))
+        (read.request, read.changed) = (asked, changed);
+        Ok(Some(Arc::new(read)))
     }
 
     fn facts(
@@ -148,6 +164,8 @@ impl Kind for Probe {
         Ok(ProbeFacts {
             rows: read.map_or(0, |it| it.rows),
             labels: read.map(|it| it.labels.clone()).unwrap_or_default(),
+            rarest: read.map_or(0, |it| it.rarest),
+            names_parts: read.is_some_and(|it| it.names_parts),
             sites,
             states,
         })
@@ -191,6 +209,17 @@ impl Kind for Probe {
             base: plan.model.clone(),
         }
     }
+}
+
+/// How many rows have the label that fewest have.
+fn rarest<'a>(labels: &[String], rows: impl Iterator<Item = &'a Vec<String>>) -> usize {
+    let mut counts: BTreeMap<&str, usize> = labels.iter().map(|it| (&it[..], 0)).collect();
+    for label in rows.flatten() {
+        if let Some(count) = counts.get_mut(&label[..]) {
+            *count += 1;
+        }
+    }
+    counts.into_values().min().unwrap_or_default()
 }
 
 /// The folder, where the data is one of captured states.

@@ -7,7 +7,7 @@
 //! texts, of which [`label_figures`] keeps how often they are right, and [`live`] about what a model is writing. A
 //! probe’s [`direction`] leads a model towards its label; [`steer`] does that, and [`control_vector`] writes it for other programs. What they are made of: solvers
 //! ([`lbfgs`], [`newton`], [`mean_difference`], [`adamw`]) over [`features`], figures ([`ranking`], [`calibration`], [`classes`]), and
-//! how sure those are ([`bootstrap`]). [`task`] does all of that in the steps of a run. Deliberately absent: gradients from a tape, since
+//! how sure those are ([`bootstrap`], and where texts are few [`cross_validation`]). [`task`] does all of that in the steps of a run. Deliberately absent: gradients from a tape, since
 //! a probe is one small problem with an exact answer.
 
 pub mod adamw;
@@ -20,6 +20,7 @@ pub mod capture_prompt;
 pub mod classes;
 pub mod control_vector;
 pub mod course;
+pub mod cross_validation;
 pub mod direction;
 pub mod examples;
 pub mod features;
@@ -38,6 +39,7 @@ mod loss;
 pub mod mean_difference;
 pub mod newton;
 pub mod npz;
+mod pass_states;
 pub mod precondition;
 pub mod ranking;
 pub mod report;

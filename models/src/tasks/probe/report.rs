@@ -44,6 +44,35 @@ pub struct Report {
     pub classes: Option<ClassReport>,
     /// Label by label.
     pub labels: Vec<LabelReport>,
+    /// What cross-validation says of all rows, where there were too few for a part of them to say much.
+    #[serde(default)]
+    pub folds: Option<CrossValidation>,
+}
+
+/// Figures of all rows: each was judged once, by probes that neither learned nor chose anything by it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "specta", derive(specta::Type))]
+pub struct CrossValidation {
+    /// How many folds there are.
+    pub folds: u64,
+    /// The mean over labels, at the site that is best for all of them together.
+    pub all: CrossValidated,
+    /// Each label of the report at the site that is best for it; nothing of one that some fold has only rows of one kind of.
+    pub labels: Vec<Option<CrossValidated>>,
+}
+
+/// A figure of all folds: the mean of the AUC in each.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "specta", derive(specta::Type))]
+pub struct CrossValidated {
+    /// Of the probe.
+    pub auc: Estimate,
+    /// Of the words, learned and chosen on the same rows.
+    pub words: Option<Estimate>,
+    /// How much more the probe knows than the words.
+    pub over_words: Option<Difference>,
+    /// The site that was chosen without each fold.
+    pub sites: Vec<String>,
 }
 
 /// A figure and where it lies.

@@ -68,6 +68,7 @@ pub struct SettingsRequest {
     pub solver: Option<SolverName>,
     pub penalties: Option<Vec<f64>>,
     pub balanced: Option<bool>,
+    pub folds: Option<usize>,
 }
 
 /// The part of a plan that is about probes.
@@ -125,6 +126,9 @@ pub struct SettingsPlan {
     pub penalties: Vec<f64>,
     /// Whether rows with a label count as much in all as rows without it.
     pub balanced: bool,
+    /// Folds in which all rows are cross-validated, beside the three parts; 0 is none. Plans of earlier versions have none.
+    #[serde(default)]
+    pub folds: usize,
     /// Texts that are read in a step.
     pub texts_per_step: usize,
 }
@@ -152,6 +156,7 @@ impl ProbePlan {
             solver: self.probe.solver.solver(),
             penalties: self.probe.penalties.clone(),
             balanced: self.probe.balanced,
+            folds: self.probe.folds,
             seed,
             ..Settings::default()
         }

@@ -4,6 +4,8 @@ use serde_json::json;
 
 use super::{
     Probe,
+    cross_validation::{FEWEST, MOST},
+    fitting::SolverName,
     kind::ProbeFacts,
     request::{ProbeDataPlan, ProbePlan, SettingsPlan},
     states::Position,
@@ -20,6 +22,13 @@ type Resolver<'a> = AnyResolver<'a, Probe>;
 /// Steps in which texts are read, at most, and the fewest texts in one.
 const READING_STEPS: usize = 40;
 const FEWEST_TEXTS: usize = 16;
+
+/// The folds that rows are cross-validated in where they are few.
+const FOLDS: usize = 5;
+/// Rows with a label from which on a part of them is enough to report on.
+const MANY: usize = 100;
+/// Texts that are still few: for more, folds take long.
+const FEW_ROWS: usize = 1_000;
 
 /// The part of a plan that is about probes, and what the rest is chosen by.
 pub(super) fn resolve(resolver: &mut Resolver) -> (ProbePlan, Basis) {
@@ -181,6 +190,7 @@ impl Resolver<'_> {
         let balanced = self.take("probe.balanced", &request.balanced, || {
             Chosen::new(false, "probabilities keep the base rate")
         });
+        let folds = self.folds(facts, solver);
         let texts_per_step = facts.rows.div_ceil(READING_STEPS).max(FEWEST_TEXTS);
         let steps = steps(facts, texts_per_step, sites.len());
         let settings = SettingsPlan {
@@ -192,9 +202,45 @@ impl Resolver<'_> {
             solver,
             penalties,
             balanced,
+            folds,
             texts_per_step,
         };
         (settings, steps)
+    }
+
+    /// In how many folds all rows are cross-validated: in some where they are few.
+    fn folds(&mut self, facts: &ProbeFacts, solver: SolverName) -> usize {
+        let asked = self.request.task.probe.folds;
+        let rarest = || {
+            format!(
+                "the rarest label has {}",
+                counted(facts.rarest as u64, "row")
+            )
+        };
+        let folds = self.take("probe.folds", &asked, || {
+            if solver == SolverName::Adamw {
+                Chosen::new(0, "AdamW stops by validation rows, which folds have none of")
+            } else if facts.names_parts {
+                Chosen::new(0, "the data itself says which rows to report on")
+            } else if facts.rarest >= MANY {
+                Chosen::new(0, format!("{}, enough for a part to report on", rarest()))
+            } else if facts.rows > FEW_ROWS {
+                let why = "they would take long for so many texts; ask for 5 if the rarest label matters";
+                Chosen::new(0, why)
+            } else {
+                let why = format!("{}, too few for a part of them to say much: every row is judged, by probes that never saw it", rarest());
+                Chosen::new(FOLDS, why)
+            }
+        });
+        if folds != 0 && !(FEWEST..=MOST).contains(&folds) {
+            let problem = format!("has to be 0 for none, or from {FEWEST} to {MOST}");
+            self.problem("probe.folds", &problem);
+        }
+        if folds != 0 && solver == SolverName::Adamw {
+            let problem = "can’t be used with `probe.solver: adamw`, which stops by validation rows; take 0, or another solver";
+            self.problem("probe.folds", problem);
+        }
+        folds
     }
 
     fn sites(&mut self, facts: &ProbeFacts) -> Vec<Site> {

@@ -71,6 +71,12 @@ pub fn group_key(group: Option<&str>, text: &str) -> u64 {
 /// The part of each of n rows. `groups` and `strata` have a number for each row; the stratum of a group is the one that most of its
 /// rows have.
 pub fn split(groups: &[u64], strata: &[u32], shares: [f64; 3], seed: u64) -> Vec<Part> {
+    let parts = divide(groups, strata, &shares, seed);
+    parts.into_iter().map(|it| PARTS[it]).collect()
+}
+
+/// The same for any number of parts, by their places among the shares.
+pub fn divide(groups: &[u64], strata: &[u32], shares: &[f64], seed: u64) -> Vec<usize> {
     let mut members: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
     for (row, group) in groups.iter().enumerate() {
         members.entry(*group).or_default().push(row);
@@ -81,21 +87,21 @@ pub fn split(groups: &[u64], strata: &[u32], shares: [f64; 3], seed: u64) -> Vec
         let hash = stable_hash(seed, &group.to_le_bytes());
         by_stratum.entry(stratum).or_default().push((hash, rows));
     }
-    let mut parts = vec![Part::Train; groups.len()];
+    let mut parts = vec![0; groups.len()];
     for mut groups in by_stratum.into_values() {
         groups.sort();
         let all: usize = groups.iter().map(|(_, rows)| rows.len()).sum();
-        let mut filled = [0usize; 3];
+        let mut filled = vec![0usize; shares.len()];
         for (_, rows) in groups {
             // Whichever part lacks most of its share; of equal ones the first.
             let lack = |part: usize| all as f64 * shares[part] - filled[part] as f64;
-            let part = (1..3).fold(0, |most, part| match lack(part) > lack(most) {
+            let part = (1..shares.len()).fold(0, |most, part| match lack(part) > lack(most) {
                 true => part,
                 false => most,
             });
             filled[part] += rows.len();
             for row in rows {
-                parts[row] = PARTS[part];
+                parts[row] = part;
             }
         }
     }

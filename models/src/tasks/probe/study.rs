@@ -11,6 +11,7 @@ use super::{
     bootstrap::{DRAWS, Draws},
     calibration::{self, Scale},
     classes::mean,
+    cross_validation::{self, Folds, Tried},
     examples::Examples,
     features::Features,
     fitting::{self, Choices, Fitted, Parts, Solver, SolverName, Truth},
@@ -43,6 +44,8 @@ pub struct Settings {
     pub draws: usize,
     /// Times that labels are shuffled.
     pub shuffles: usize,
+    /// Folds of the cross-validation beside the three parts; 0 is none.
+    pub folds: usize,
     /// What everything random depends on.
     pub seed: u64,
 }
@@ -55,6 +58,7 @@ impl Default for Settings {
             balanced: false,
             draws: DRAWS,
             shuffles: 5,
+            folds: 0,
             seed: 0,
         }
     }
@@ -163,7 +167,7 @@ pub fn study(
     settings: &Settings,
     tell: &mut dyn FnMut(&Progress) -> bool,
 ) -> Result<Option<Study>> {
-    let mut course = Course::new(examples)?;
+    let mut course = Course::new(examples, settings)?;
     let all = source.sites.len() + 3;
     for site in 0..source.sites.len() {
         let doing = source.sites[site].clone();
@@ -174,7 +178,7 @@ pub fn study(
         }) {
             return Ok(None);
         }
-        course.learn(source, settings)?;
+        course.learn(examples, source, settings)?;
     }
     course.judge(examples, source, settings, tell)
 }
@@ -186,6 +190,8 @@ pub struct Course {
     /// Labels with rows of both kinds in every part.
     defined: Vec<usize>,
     truths: Vec<Truth>,
+    /// All rows in folds, where they are cross-validated.
+    folds: Option<Folds>,
     /// The sites that are learned, in the order of the source.
     pub(super) sites: Vec<LearnedSite>,
 }
@@ -201,6 +207,8 @@ pub struct LearnedSite {
     pub reach: f64,
     /// The mean loss of a validation row and label, in nats.
     pub validation_loss: f64,
+    /// What the folds made of each penalty here. Empty where there are none.
+    pub(super) tried: Tried,
 }
 
 impl LearnedSite {
@@ -215,13 +223,15 @@ impl Course {
     /// Before the first site.
     ///
     /// Errors: [`Error::Data`] when no label has rows of both kinds in every part.
-    pub fn new(examples: &Examples) -> Result<Self> {
+    pub fn new(examples: &Examples, settings: &Settings) -> Result<Self> {
         let rows = PARTS.map(|part| examples.of_part(part));
         let (defined, truths) = defined(examples, &rows)?;
+        let folds = settings.has_folds();
         Ok(Self {
             rows,
             defined,
             truths,
+            folds: folds.then(|| Folds::of(examples, settings.folds, settings.seed)),
             sites: Vec::new(),
         })
     }
@@ -241,6 +251,12 @@ impl Course {
         self.rows[1].len() * self.defined.len()
     }
 
+    /// How many numbers the folds make of a site.
+    pub(super) fn tried(&self, settings: &Settings) -> usize {
+        let penalties = settings.choices().tried().len();
+        self.folds.as_ref().map_or(0, |it| it.tried(penalties))
+    }
+
     /// Rows of the part to report on.
     pub(super) fn test_rows(&self) -> usize {
         self.rows[2].len()
@@ -249,8 +265,21 @@ impl Course {
     /// Learns the next site.
     ///
     /// Errors: [`Error::Data`] when states are no numbers.
-    pub fn learn(&mut self, source: &mut Source<'_>, settings: &Settings) -> Result<()> {
+    pub fn learn(
+        &mut self,
+        examples: &Examples,
+        source: &mut Source<'_>,
+        settings: &Settings,
+    ) -> Result<()> {
         let site = self.sites.len();
+        let tried = match &self.folds {
+            Some(folds) => {
+                let all: Vec<usize> = (0..examples.rows()).collect();
+                let numbers = read_finite(source, site, &all)?;
+                folds.try_states((&numbers, source.width), examples, &settings.choices())
+            }
+            None => Tried::new(),
+        };
         let states = read(source, site, &self.rows)?;
         let fitted = fitting::fit(states.parts(), &self.truths, &settings.choices());
         let losses = fitted.iter().zip(&self.truths);
@@ -264,6 +293,7 @@ impl Course {
             reach: states.reach(),
             standard: states.standard,
             validation_loss: mean(&losses).unwrap_or(f64::NAN),
+            tried,
         });
         Ok(())
     }
@@ -318,7 +348,17 @@ impl Course {
             draws,
             probes,
         };
-        let report = verdict::report(examples, &source.sites, &learned)?;
+        let mut report = verdict::report(examples, &source.sites, &learned)?;
+        if let Some(folds) = &self.folds {
+            let tried: Vec<&Tried> = self.sites.iter().map(|it| &it.tried).collect();
+            let mut goes_on = || step("folds", 3);
+            let found =
+                cross_validation::judge(folds, &tried, (examples, source), settings, &mut goes_on)?;
+            let Some(found) = found else {
+                return Ok(None);
+            };
+            verdict::add_folds(&mut report, found);
+        }
         Ok(Some(Study {
             report,
             solver: settings.solver.name(),
@@ -339,7 +379,12 @@ fn log_loss(scores: &[f32], positive: &[bool]) -> f64 {
 }
 
 impl Settings {
-    fn choices(&self) -> Choices {
+    /// Whether rows are cross-validated. Weights that stop by validation rows can’t be learned without any.
+    pub(super) fn has_folds(&self) -> bool {
+        self.folds >= cross_validation::FEWEST && !matches!(self.solver, Solver::Adamw(_))
+    }
+
+    pub(super) fn choices(&self) -> Choices {
         Choices {
             solver: self.solver,
             penalties: self.penalties.clone(),
@@ -387,10 +432,9 @@ struct SiteStates {
     standard: Standard,
 }
 
-/// Reads a site in the order of the parts, and standardises it by its training rows.
-fn read(source: &mut Source<'_>, site: usize, rows: &[Vec<usize>; 3]) -> Result<SiteStates> {
-    let order = rows.concat();
-    let mut numbers = (source.read)(site, &order)?;
+/// Reads rows of a site, all of them numbers.
+fn read_finite(source: &mut Source<'_>, site: usize, order: &[usize]) -> Result<Vec<f32>> {
+    let numbers = (source.read)(site, order)?;
     let width = source.width;
     if let Some(at) = numbers.iter().position(|it| !it.is_finite()) {
         let (name, row) = (&source.sites[site], order[at / width] + 1);
@@ -400,6 +444,13 @@ fn read(source: &mut Source<'_>, site: usize, rows: &[Vec<usize>; 3]) -> Result<
             numbers[at]
         )));
     }
+    Ok(numbers)
+}
+
+/// Reads a site in the order of the parts, and standardises it by its training rows.
+fn read(source: &mut Source<'_>, site: usize, rows: &[Vec<usize>; 3]) -> Result<SiteStates> {
+    let (order, width) = (rows.concat(), source.width);
+    let mut numbers = read_finite(source, site, &order)?;
     let train = rows[0].len();
     let standard = Standard::of(&numbers[..train * width], width);
     standard.apply(&mut numbers);

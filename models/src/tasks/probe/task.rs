@@ -3,6 +3,8 @@
 //! Hidden states lie in the folder of the run, where a capture that was stopped continues to the same bytes; a checkpoint holds what
 //! was learned of them. The model is open only while texts are read. Deliberately absent: everything that a step of gradients has.
 
+mod trial;
+
 use std::{
     convert::Infallible,
     ops::ControlFlow,
@@ -31,7 +33,7 @@ use crate::{
     tasks::language::model::LanguageModel,
     train::{
         RunPlace, Task, TrainPlan,
-        task::{BatchSize, Evaluation, Metric, OwnStep},
+        task::{BatchSize, Evaluation, Metric, OwnStep, OwnTrial},
     },
 };
 
@@ -102,18 +104,24 @@ impl ProbeTask {
         study.map(|it| &it.report)
     }
 
+    /// The model with what it will read.
+    fn open_model(&self) -> Result<(LanguageModel, Capture)> {
+        let missing = || Error::setting("model", "is missing from the plan");
+        let model = self.plan.model.as_ref().ok_or_else(missing)?;
+        let opened = LanguageModel::open(model, self.dtypes, &self.device)?;
+        let request = self.plan.capture();
+        let capture = Capture::plan(&opened, self.dtypes, model, &request, WRITTEN_BY)?;
+        Ok((opened, capture))
+    }
+
     /// Reads texts until so many have states. Returns how many have.
     fn read_until(&mut self, rows: usize, goes_on: &dyn Fn() -> bool) -> Result<usize> {
-        if self.reading.is_none() {
-            let missing = || Error::setting("model", "is missing from the plan");
-            let model = self.plan.model.as_ref().ok_or_else(missing)?;
-            let opened = LanguageModel::open(model, self.dtypes, &self.device)?;
-            let request = self.plan.capture();
-            let capture = Capture::plan(&opened, self.dtypes, model, &request, WRITTEN_BY)?;
-            self.reading = Some((opened, capture));
-        }
-        let Some((model, capture)) = &self.reading else {
-            return Ok(0);
+        let (model, capture) = match self.reading.take() {
+            Some(reading) => self.reading.insert(reading),
+            None => {
+                let opened = self.open_model()?;
+                self.reading.insert(opened)
+            }
         };
         let rows = rows.min(capture.planned().about.rows);
         let mut watch = |_| match goes_on() {
@@ -145,9 +153,9 @@ impl ProbeTask {
         if self.learning.is_none() {
             let states = self.states(goes_on)?;
             let examples = Examples::of(&states, &self.plan.probe.labels, self.settings.seed)?;
-            let mut course = Course::new(&examples)?;
+            let mut course = Course::new(&examples, &self.settings)?;
             if let Some(saved) = &self.saved {
-                course.load(saved)?;
+                course.load(saved, &self.settings)?;
             }
             self.learning = Some(Learning {
                 states,
@@ -174,7 +182,7 @@ impl ProbeTask {
             if !goes_on() {
                 return Err(Error::Interrupted);
             }
-            course.learn(&mut source, &settings)?;
+            course.learn(examples, &mut source, &settings)?;
         }
         let (learned, units) = (&course.sites()[site], examples.rows());
         let measured = Evaluation {
@@ -278,6 +286,10 @@ impl Task for ProbeTask {
             Some(_) => self.judge(goes_on)?,
         };
         Ok(Some(step))
+    }
+
+    fn own_trial(&mut self, stop: &dyn Fn() -> bool) -> Result<Option<OwnTrial>> {
+        self.trial(stop).map(Some)
     }
 
     fn next_batch(&mut self) -> Result<Infallible> {

@@ -3,12 +3,13 @@
 use rayon::prelude::*;
 
 use super::{
-    bootstrap::{self, Difference, difference, holm, interval},
+    bootstrap::{self, Difference, Draws, difference, holm, interval},
     classes::{answers, classes, mean},
     examples::Examples,
     ranking::Ranking,
     report::{
-        Chosen, ClassReport, Estimate, Extremes, Figures, LabelReport, Report, SiteMeans, SitePoint,
+        Chosen, ClassReport, CrossValidation, Estimate, Extremes, Figures, LabelReport, Report,
+        SiteMeans, SitePoint,
     },
     split::{self, Part},
     study::{EMBED, Learned, Probe, on_validation},
@@ -19,28 +20,27 @@ use crate::{Result, figures::counted};
 const FEW: u64 = 20;
 
 /// A test AUC with its value in every draw.
-struct Drawn {
+pub(super) struct Drawn {
     value: f64,
     draws: Vec<Option<f64>>,
 }
 
 impl Drawn {
-    fn of(scores: &[f32], truth: &[bool], learned: &Learned) -> Self {
-        let ranking = Ranking::new(scores);
+    pub(super) fn of(ranking: &Ranking, truth: &[bool], draws: &Draws) -> Self {
         Self {
             value: ranking.auc(truth).unwrap_or(f64::NAN),
-            draws: learned.draws.aucs(&ranking, truth),
+            draws: draws.aucs(ranking, truth),
         }
     }
 
-    fn estimate(&self) -> Estimate {
+    pub(super) fn estimate(&self) -> Estimate {
         Estimate {
             value: self.value,
             interval: interval(&self.draws),
         }
     }
 
-    fn over(&self, other: &Self) -> Option<Difference> {
+    pub(super) fn over(&self, other: &Self) -> Option<Difference> {
         difference((self.value, &self.draws), (other.value, &other.draws))
     }
 
@@ -54,7 +54,7 @@ impl Drawn {
         self.over(other).is_none_or(|it| !it.is_clear())
     }
 
-    fn mean<'a>(of: impl Iterator<Item = &'a Self>) -> Self {
+    pub(super) fn mean<'a>(of: impl Iterator<Item = &'a Self>) -> Self {
         let of: Vec<&Self> = of.collect();
         let values: Vec<f64> = of.iter().map(|it| it.value).collect();
         let draws: Vec<&[Option<f64>]> = of.iter().map(|it| &it.draws[..]).collect();
@@ -66,7 +66,7 @@ impl Drawn {
 }
 
 /// Sites among which one is chosen: not the one that is a baseline, where there are others.
-fn choosable(sites: &[String]) -> Vec<usize> {
+pub(super) fn choosable(sites: &[String]) -> Vec<usize> {
     let is_more = |at: &usize| sites[*at] != EMBED || sites.len() == 1;
     (0..sites.len()).filter(is_more).collect()
 }
@@ -80,7 +80,8 @@ pub(super) fn common_site(sites: &[String], probes: &[Vec<Probe>]) -> usize {
     best(choosable(sites), mean_of)
 }
 
-fn best(sites: Vec<usize>, auc: impl Fn(usize) -> f64) -> usize {
+/// The site with the highest figure; of equal ones the first.
+pub(super) fn best(sites: Vec<usize>, auc: impl Fn(usize) -> f64) -> usize {
     let first = sites[0];
     sites
         .into_iter()
@@ -92,20 +93,23 @@ fn best(sites: Vec<usize>, auc: impl Fn(usize) -> f64) -> usize {
 
 /// Judges what was learned.
 pub(super) fn report(examples: &Examples, sites: &[String], learned: &Learned) -> Result<Report> {
-    let test = |at: usize| &learned.truths[at][2];
+    let drawn = |scores: &[f32], at: usize| {
+        let ranking = Ranking::new(scores);
+        Drawn::of(&ranking, &learned.truths[at][2], &learned.draws)
+    };
     let labels = learned.defined.len();
     let cells: Vec<Drawn> = (0..sites.len() * labels)
         .into_par_iter()
         .map(|cell| {
             let (site, at) = (cell / labels, cell % labels);
-            Drawn::of(&learned.probes[site][at].test_scores, test(at), learned)
+            drawn(&learned.probes[site][at].test_scores, at)
         })
         .collect();
     let words: Vec<Drawn> = learned
         .words
         .par_iter()
         .enumerate()
-        .map(|(at, it)| Drawn::of(&it.test_scores, test(at), learned))
+        .map(|(at, it)| drawn(&it.test_scores, at))
         .collect();
     let curve = |at: usize| -> Vec<&Drawn> {
         (0..sites.len())
@@ -143,6 +147,7 @@ pub(super) fn report(examples: &Examples, sites: &[String], learned: &Learned) -
         control: mean_of(&learned.control),
         classes: class_report(examples, learned),
         labels: reports,
+        folds: None,
     };
     report.headline = headline(&report);
     report.warnings = warnings(&report, learned);
@@ -329,20 +334,39 @@ fn headline(report: &Report) -> String {
     if let Some(shuffled) = mean(&report.shuffled) {
         sentence += &format!("; shuffled labels {shuffled:.2}");
     }
-    if let Some(over) = report.over_words {
-        let (low, high) = (over.interval.low, over.interval.high);
-        sentence += &match (low > 0.0, high < 0.0) {
-            (true, _) => format!(". The states know more than the words, by {low:.3} to {high:.3}"),
-            (_, true) => format!(
-                ". The words know more than the states, by {:.3} to {:.3}",
-                -high, -low
-            ),
-            _ => format!(
-                ". The words may do as well: the difference lies between {low:.3} and {high:.3}, and 0 is within"
-            ),
-        };
-    }
+    sentence += &report.over_words.map_or(String::new(), |it| compared(&it));
     sentence + "."
+}
+
+/// Adds what cross-validation found.
+pub(super) fn add_folds(report: &mut Report, found: CrossValidation) {
+    let all = &found.all;
+    let mut sentence = format!(
+        " Cross-validated in {} folds, so that every row is judged: AUC {}",
+        found.folds,
+        estimate(&all.auc)
+    );
+    if let Some(words) = &all.words {
+        sentence += &format!("; words alone {:.3}", words.value);
+    }
+    sentence += &all.over_words.map_or(String::new(), |it| compared(&it));
+    report.headline += &(sentence + ".");
+    report.folds = Some(found);
+}
+
+/// Whether the states know more than the words, after a full stop.
+fn compared(over: &Difference) -> String {
+    let (low, high) = (over.interval.low, over.interval.high);
+    match (low > 0.0, high < 0.0) {
+        (true, _) => format!(". The states know more than the words, by {low:.3} to {high:.3}"),
+        (_, true) => format!(
+            ". The words know more than the states, by {:.3} to {:.3}",
+            -high, -low
+        ),
+        _ => format!(
+            ". The words may do as well: the difference lies between {low:.3} and {high:.3}, and 0 is within"
+        ),
+    }
 }
 
 /// What a reader has to know.

@@ -11,7 +11,7 @@ use models::{
         probe::{
             fitting::SolverName,
             folder::{self, AboutProbes, Probes},
-            report::{Estimate, LabelReport, Report},
+            report::{CrossValidation, Estimate, LabelReport, Report},
             states::Position,
         },
     },
@@ -72,6 +72,10 @@ pub(in crate::cli) struct Arguments {
     /// Give rows with a label the same total weight as rows without it.
     #[arg(long)]
     balanced: bool,
+    /// Judge every text once, by probes that learned and chose everything without it: cross-validation in so many folds, or 0 for none.
+    /// Without it, 5 where texts are few.
+    #[arg(long, value_name = "NUMBER")]
+    folds: Option<usize>,
     /// The random seed for splitting the rows, shuffling and sampling.
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
@@ -178,6 +182,7 @@ impl Arguments {
             ("probe.solver", json!(self.solver)),
             ("probe.penalties", list(self.c.is_empty(), json!(self.c))),
             ("probe.balanced", set(self.balanced)),
+            ("probe.folds", json!(self.folds)),
         ];
         let asked = fields.into_iter().filter(|(_, value)| !value.is_null());
         run_file::of_fields(asked.map(|(field, value)| (field.to_owned(), value)))
@@ -240,9 +245,56 @@ pub(super) fn show(report: &Report, terminal: &Terminal) {
     let mut lines = vec![heads.map(|head| style(head).dim().to_string()).to_vec()];
     lines.extend(report.labels.iter().map(line));
     terminal.table(&lines);
+    if let Some(folds) = &report.folds {
+        show_folds(folds, report, terminal);
+    }
     for warning in &report.warnings {
         terminal.warn(warning);
     }
+}
+
+/// Shows what cross-validation says of each label.
+fn show_folds(found: &CrossValidation, report: &Report, terminal: &Terminal) {
+    terminal.line("");
+    let heads = [
+        "Label, every row judged",
+        "AUC (95 %)",
+        "words",
+        "beyond words",
+        "sites chosen",
+    ];
+    let mut lines = vec![heads.map(|head| style(head).dim().to_string()).to_vec()];
+    lines.extend(report.labels.iter().zip(&found.labels).map(|(label, it)| {
+        let name = printable(&label.label);
+        let Some(it) = it else {
+            let few = format!("too few rows for {} folds", found.folds);
+            return vec![name, style(few).dim().to_string()];
+        };
+        let beyond = it.over_words.map(|over| {
+            let difference = format!("{:+.3}", over.difference);
+            match over.is_clear() {
+                true => difference,
+                false => style(difference + " within chance").dim().to_string(),
+            }
+        });
+        let words = it
+            .words
+            .map_or(String::new(), |it| format!("{:.3}", it.value));
+        let mut sites: Vec<&str> = Vec::new();
+        for site in &it.sites {
+            if !sites.contains(&&site[..]) {
+                sites.push(site);
+            }
+        }
+        vec![
+            name,
+            estimate(&it.auc),
+            words,
+            beyond.unwrap_or_default(),
+            sites.join(", "),
+        ]
+    }));
+    terminal.table(&lines);
 }
 
 /// Shows probes of which nothing was found, since another program learned them.

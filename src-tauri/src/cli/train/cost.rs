@@ -76,7 +76,10 @@ pub(super) fn forecast(forecast: &Forecast, resolved: &AnyResolved) -> String {
             format!("{}{evaluation}", duration(forecast.seconds)),
         ),
         ("a step", format!("{:.0} ms", forecast.step_millis)),
-        (
+    ];
+    // Steps that follow no gradients have no passes.
+    if forecast.millis_per_unit > 0.0 {
+        rows.push((
             "a pass",
             format!(
                 "{:.1} ms, and {:.3} ms for each of the {}",
@@ -84,9 +87,9 @@ pub(super) fn forecast(forecast: &Forecast, resolved: &AnyResolved) -> String {
                 forecast.millis_per_unit,
                 resolved.plan.task.unit()
             ),
-        ),
-        ("opening", duration(forecast.opening_seconds)),
-    ];
+        ));
+    }
+    rows.push(("opening", duration(forecast.opening_seconds)));
     if let Some(peak) = forecast.peak_bytes {
         let free = resolved.fit.as_ref().map(|fit| fit.free_bytes);
         let free = free.map_or(String::new(), |free| format!(" of {} free", bytes(free)));

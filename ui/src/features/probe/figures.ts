@@ -1,6 +1,6 @@
 // Figures of a study of probes, as they are drawn and said.
 
-import type { CalibrationScale, Confusion, Difference, Estimate, LabelReport, ProbeFigures, ProbeReport, StatesPosition } from "../../api";
+import type { CalibrationScale, Confusion, CrossValidated, Difference, Estimate, LabelReport, ProbeFigures, ProbeReport, StatesPosition } from "../../api";
 import { count } from "../../lib/format";
 
 type Maybe = number | null | undefined;
@@ -71,6 +71,16 @@ export function meanOf(values: readonly Maybe[]): number | undefined {
   const known = values.filter((value) => value != null);
   return known.length === 0 ? undefined : known.reduce((sum, each) => sum + each, 0) / known.length;
 }
+
+/** What cross-validation found of a label, or of all of them; nothing where there was none. */
+export function foldsOf({ folds, labels }: ProbeReport, name: string): CrossValidated | undefined {
+  if (!folds) return undefined;
+  const at = labels.findIndex(({ label }) => label === name);
+  return (name === ALL ? folds.all : folds.labels[at]) ?? undefined;
+}
+
+/** Where its figure lies, and that of the words beside it. */
+export const besideWords = ({ auc, words }: CrossValidated): string => between(auc) + (words ? `, words ${three(words.value)}` : "");
 
 /** What a gain over the words comes to. */
 export function gainText(over: Difference | null): string {
