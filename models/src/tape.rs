@@ -60,6 +60,9 @@ struct Record {
     rows: BTreeMap<String, BTreeSet<u32>>,
 }
 
+/// What a pass computes beside its loss, which whoever asked for the pass understands.
+pub type Left = Vec<Tensor>;
+
 /// A forward pass that reads nothing but tensors which are there before it begins. With other numbers in them, it is another pass
 /// with the same operations: so it can be recorded once and played again.
 pub trait FixedPass {
@@ -71,6 +74,11 @@ pub trait FixedPass {
 
     /// Computes the loss from the inputs and records on the tape what its gradients need.
     fn loss(&self, tape: &Tape) -> Result<Value>;
+
+    /// Hands over what [`FixedPass::loss`] computed beside the loss, such as the means that norms saw.
+    fn take_left(&self) -> Left {
+        Vec::new()
+    }
 }
 
 /// One recorded operation.

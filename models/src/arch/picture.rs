@@ -252,7 +252,8 @@ impl Network {
         &self.parameters
     }
 
-    /// Gives a weight other numbers, also one that does not learn.
+    /// Gives a weight other numbers, also one that does not learn. They are written to where its numbers are: a recorded pass reads them
+    /// there.
     ///
     /// Errors: [`Error::Data`] for one that is not there or has another shape.
     pub fn set(&mut self, name: &str, tensor: &Tensor) -> Result<()> {
@@ -267,13 +268,9 @@ impl Network {
         if known.trainable() {
             return known.assign(tensor);
         }
-        let before = known.tensor();
-        let tensor = tensor
-            .to_dtype(before.dtype())?
-            .to_device(before.device())?;
-        self.parameters
-            .insert(Parameter::new(name, &tensor, false)?);
-        Ok(())
+        let place = known.tensor();
+        let tensor = tensor.to_dtype(place.dtype())?.to_device(place.device())?;
+        Ok(place.slice_set(&tensor.contiguous()?, 0, 0)?)
     }
 
     /// Moves the running means and variances towards those of a batch of so many pictures, `share` of the way.
@@ -415,6 +412,14 @@ impl Network {
         let norm = weight.strip_suffix(".bias");
         let is_it = |step: &Step| matches!(&step.layer, Layer::Norm { name, .. } if Some(name.as_str()) == norm);
         norm.is_some() && self.steps.iter().any(is_it)
+    }
+
+    /// The names of its norms, in the order in which a pass reaches them.
+    pub fn norms(&self) -> impl Iterator<Item = &str> {
+        self.steps.iter().filter_map(|step| match &step.layer {
+            Layer::Norm { name, .. } => Some(&name[..]),
+            _ => None,
+        })
     }
 
     fn weight(&self, name: &str) -> Result<&Parameter> {

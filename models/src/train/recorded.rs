@@ -17,7 +17,7 @@ use crate::{
     ops::kernels::cuda::graph::{Graph, record, rehearse},
     profile,
     random::stable_hash,
-    tape::{FixedPass, Gradients},
+    tape::{FixedPass, Gradients, Left},
 };
 
 /// Forms that are kept recorded: their activations share memory, but each keeps its gradients. Others are launched.
@@ -50,9 +50,18 @@ struct RecordedPass {
     form: String,
     inputs: Vec<Tensor>,
     // Tensors of a graph go before it does.
-    loss: Tensor,
-    gradients: Gradients,
+    played: Played,
     graph: Graph,
+}
+
+/// What passes came to.
+#[derive(Debug, Clone)]
+pub(crate) struct Played {
+    /// The sum of their losses.
+    pub(crate) loss: Tensor,
+    pub(crate) gradients: Gradients,
+    /// What each of them left beside its loss.
+    pub(crate) left: Vec<Left>,
 }
 
 impl Drop for RecordedPasses {
@@ -69,15 +78,15 @@ impl RecordedPasses {
         self.given_up.is_none() && micro_batches <= MAX_MICRO_BATCHES
     }
 
-    /// Loss and gradients of these passes, one for each micro-batch, where they can be recorded. They are good until the next step.
+    /// What these passes come to, one for each micro-batch, where they can be recorded. It is good until the next step.
     ///
     /// Errors: those of the passes themselves. Where only the recording fails, nothing is returned, and none is tried again.
     pub(crate) fn play(
         &mut self,
         device: &Device,
-        micro_batches: &[Box<dyn FixedPass>],
+        micro_batches: &[Box<dyn FixedPass + '_>],
         loss_scale: f64,
-    ) -> Result<Option<(Tensor, Gradients)>> {
+    ) -> Result<Option<Played>> {
         if !self.takes(micro_batches.len()) {
             return Ok(None);
         }
@@ -92,7 +101,7 @@ impl RecordedPasses {
                 place.slice_set(&new, 0, 0)?;
             }
             pass.graph.play()?;
-            return Ok(Some((pass.loss.clone(), pass.gradients.clone())));
+            return Ok(Some(pass.played.clone()));
         }
         if self.passes.len() == MAX_FORMS {
             return Ok(None);
@@ -108,15 +117,14 @@ impl RecordedPasses {
         // What the rehearsal took is free, and a recorded pass takes its memory from elsewhere.
         release_for_recording(device)?;
         match record(device, work) {
-            Ok((graph, (loss, gradients))) => {
+            Ok((graph, played)) => {
                 self.passes.push(RecordedPass {
                     form,
                     inputs: inputs(micro_batches),
-                    loss: loss.clone(),
-                    gradients: gradients.clone(),
+                    played: played.clone(),
                     graph,
                 });
-                Ok(Some((loss, gradients)))
+                Ok(Some(played))
             }
             Err(error) => {
                 self.failed(device, &error);
@@ -156,7 +164,7 @@ impl RecordedPasses {
 
 /// Loss and gradients of a step whose passes can be recorded on this device.
 pub(super) fn pass<T: Task>(
-    task: &T,
+    task: &mut T,
     state: &mut TrainState,
     batches: &[&T::Batch],
     targets: f64,
@@ -172,30 +180,50 @@ pub(super) fn pass<T: Task>(
     if !state.recorded.takes(batches.len()) {
         return Ok(None);
     }
-    let passes = batches.iter().map(|batch| task.fixed_pass(batch, targets));
-    let passes: Option<Vec<_>> = passes.collect::<Result<_>>()?;
-    let Some(passes) = passes else {
-        return Ok(None);
+    let played = {
+        let passes = batches.iter().map(|batch| task.fixed_pass(batch, targets));
+        match passes.collect::<Result<Option<Vec<_>>>>()? {
+            Some(passes) => state.recorded.play(&device, &passes, loss_scale),
+            None => return Ok(None),
+        }
     };
-    let played = state.recorded.play(&device, &passes, loss_scale);
     if let Err(error) = &played {
         state.recorded.failed(&device, error);
     }
-    played
+    let Some(Played {
+        loss,
+        gradients,
+        left,
+    }) = played?
+    else {
+        return Ok(None);
+    };
+    for (batch, left) in batches.iter().zip(left) {
+        task.passed(batch, left)?;
+    }
+    Ok(Some((loss, gradients)))
 }
 
-/// Loss and gradients of these passes, launch by launch.
+/// What these passes come to, launch by launch.
 pub(crate) fn launched(
-    micro_batches: &[Box<dyn FixedPass>],
+    micro_batches: &[Box<dyn FixedPass + '_>],
     loss_scale: f64,
-) -> Result<(Tensor, Gradients)> {
+) -> Result<Played> {
     let losses = micro_batches.iter().map(|pass| |tape: &_| pass.loss(tape));
-    passes(losses.map(|loss| (0, loss)), loss_scale)
+    let passed = passes(losses.map(|loss| (0, loss)), loss_scale);
+    // Also after an error: nothing that was computed here stays with a pass.
+    let left = micro_batches.iter().map(|it| it.take_left()).collect();
+    let (loss, gradients) = passed?;
+    Ok(Played {
+        loss,
+        gradients,
+        left,
+    })
 }
 
 /// What decides the operations of these passes.
-fn form(micro_batches: &[Box<dyn FixedPass>]) -> String {
-    let of = |pass: &Box<dyn FixedPass>| {
+fn form(micro_batches: &[Box<dyn FixedPass + '_>]) -> String {
+    let of = |pass: &Box<dyn FixedPass + '_>| {
         let shapes = pass
             .inputs()
             .iter()
@@ -207,6 +235,6 @@ fn form(micro_batches: &[Box<dyn FixedPass>]) -> String {
     forms.join(", ")
 }
 
-fn inputs(micro_batches: &[Box<dyn FixedPass>]) -> Vec<Tensor> {
+fn inputs(micro_batches: &[Box<dyn FixedPass + '_>]) -> Vec<Tensor> {
     micro_batches.iter().flat_map(|it| it.inputs()).collect()
 }

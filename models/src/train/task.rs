@@ -11,7 +11,7 @@ use crate::{
     checkpoint::{folder::WEIGHTS, save::write_safetensors, tensors::read_tensors},
     optim::{DecayScope, OwnRules},
     parameters::Parameters,
-    tape::{FixedPass, Tape, Value},
+    tape::{FixedPass, Left, Tape, Value},
 };
 
 /// A model with its data: everything a loop needs and does not know.
@@ -59,13 +59,19 @@ pub trait Task {
     /// [`Task::state`] or in what [`Task::save`] writes, and [`Task::undo_losses`] must be able to take it back.
     fn loss(&mut self, tape: &Tape, batch: &Self::Batch, targets: f64) -> Result<Value>;
 
-    /// The same as a pass that can be recorded, where there is one: then [`Task::loss`] changes nothing of the task.
-    fn fixed_pass(
-        &self,
-        _batch: &Self::Batch,
+    /// The same as a pass that can be recorded, where there is one. What [`Task::loss`] changes of the task then follows from what
+    /// the pass leaves, which [`Task::passed`] is told.
+    fn fixed_pass<'a>(
+        &'a self,
+        _batch: &'a Self::Batch,
         _targets: f64,
-    ) -> Result<Option<Box<dyn FixedPass>>> {
+    ) -> Result<Option<Box<dyn FixedPass + 'a>>> {
         Ok(None)
+    }
+
+    /// Told what the pass over a batch left beside its loss, which was recorded or played.
+    fn passed(&mut self, _batch: &Self::Batch, _left: Left) -> Result<()> {
+        Ok(())
     }
 
     /// Told before the losses of a step. A task that its losses change remembers how it is now.

@@ -18,7 +18,7 @@ use models::{
     Error, Result,
     optim::{DecayScope, OwnRules},
     parameters::Parameters,
-    tape::{FixedPass, Tape, Value},
+    tape::{FixedPass, Left, Tape, Value},
     train::{
         exhibit::Exhibit,
         task::{BatchSize, Evaluation, Metric, OwnStep, OwnTrial, Task},
@@ -231,11 +231,19 @@ impl<T: Task> Task for Faulty<T> {
     }
 
     /// Faults happen in losses that are launched.
-    fn fixed_pass(&self, batch: &T::Batch, targets: f64) -> Result<Option<Box<dyn FixedPass>>> {
+    fn fixed_pass<'a>(
+        &'a self,
+        batch: &'a T::Batch,
+        targets: f64,
+    ) -> Result<Option<Box<dyn FixedPass + 'a>>> {
         match self.faults.asked.is_empty() {
             true => self.task.fixed_pass(batch, targets),
             false => Ok(None),
         }
+    }
+
+    fn passed(&mut self, batch: &T::Batch, left: Left) -> Result<()> {
+        self.task.passed(batch, left)
     }
 
     fn loss(&mut self, tape: &Tape, batch: &T::Batch, targets: f64) -> Result<Value> {

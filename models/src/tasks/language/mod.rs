@@ -119,7 +119,11 @@ impl Task for LanguageTask {
         )
     }
 
-    fn fixed_pass(&self, batch: &Batch, targets: f64) -> Result<Option<Box<dyn FixedPass>>> {
+    fn fixed_pass<'a>(
+        &'a self,
+        batch: &'a Batch,
+        targets: f64,
+    ) -> Result<Option<Box<dyn FixedPass + 'a>>> {
         let again = self.gradient_checkpointing;
         let network = &self.model.network;
         network.fixed_pass(input(batch), &batch.targets, targets, again)

@@ -4,6 +4,7 @@
 //! taken moves nothing.
 
 mod features_steps;
+mod pass;
 mod shown;
 
 use std::{collections::HashMap, path::Path, sync::Arc};
@@ -28,14 +29,13 @@ use crate::{
     Error, Result,
     arch::{
         initial::InitialWeights,
-        picture::{Architecture, Mode, Network},
+        picture::{Architecture, Network},
     },
     checkpoint::{folder::WEIGHTS, save::write_safetensors, tensors::read_tensors},
-    ops::classify::{Squash, classify},
     optim::{DecayScope, OwnRule, OwnRules, sgd::Sgd},
     parameters::Parameters,
     random::Random,
-    tape::{Tape, Value},
+    tape::{FixedPass, Left, Tape, Value},
     train::{
         RunPlace, TrainPlan,
         exhibit::Exhibit,
@@ -62,8 +62,8 @@ struct Reading {
     metrics: Vec<Metric>,
 }
 
-/// What norms saw of the micro-batches of a step: their number of pictures, and mean and variance of each norm.
-type Moments = Vec<(usize, Vec<(String, Tensor)>)>;
+/// Mean and variance of a batch at each norm, by its name: [2, c].
+type Moments = Vec<(String, Tensor)>;
 
 /// A network that learns pictures.
 pub struct PictureTask {
@@ -79,7 +79,8 @@ pub struct PictureTask {
     batches: usize,
     /// Held-out pictures, in the order in which they are measured with.
     held_out: Vec<usize>,
-    pending: Moments,
+    /// What norms saw of the micro-batches of this step, each with its number of pictures.
+    pending: Vec<(usize, Moments)>,
     /// The bias of a first layer that follows from the pictures, as it was at the beginning of the step.
     whitening_bias: Option<Tensor>,
     slower: Option<Slower>,
@@ -256,23 +257,28 @@ impl Task for PictureTask {
     }
 
     fn loss(&mut self, tape: &Tape, batch: &Batch, targets: f64) -> Result<Value> {
-        let mode = match self.settings.follows_batches() {
-            true => Mode::Batch,
-            false => Mode::Running,
-        };
-        let seen = self.network.see(Some(tape), &batch.pictures, mode)?;
-        let count = batch.labels.elem_count();
-        let weights = Tensor::full((1.0 / targets) as f32, count, batch.labels.device())?;
-        let smoothing = self.settings.label_smoothing;
-        let loss = classify(
-            &seen.scores,
-            &batch.labels,
-            &weights,
-            Squash::Softmax,
-            smoothing,
-        )?;
-        self.pending.push((count, seen.moments));
+        let (loss, moments) = self.pass_of(batch, targets).loss_and_moments(tape)?;
+        self.pending.push((batch.labels.elem_count(), moments));
         Ok(loss)
+    }
+
+    fn fixed_pass<'a>(
+        &'a self,
+        batch: &'a Batch,
+        targets: f64,
+    ) -> Result<Option<Box<dyn FixedPass + 'a>>> {
+        let pass = self.pass_of(batch, targets);
+        Ok(match pass.is_fixed() {
+            true => Some(Box::new(pass)),
+            false => None,
+        })
+    }
+
+    fn passed(&mut self, batch: &Batch, left: Left) -> Result<()> {
+        let moments = self.network.norms().map(str::to_owned).zip(left);
+        let moments = moments.collect();
+        self.pending.push((batch.labels.elem_count(), moments));
+        Ok(())
     }
 
     fn begin_losses(&mut self) -> Result<()> {

@@ -2,6 +2,7 @@
 //! run only when asked for: `cargo test --workspace --lib --features cuda -- --ignored cuda`.
 
 mod next_token;
+mod pictures;
 
 use candle_core::{DType, Device, Tensor};
 
@@ -38,7 +39,7 @@ use crate::{
     },
     parameters::{Parameter, Parameters},
     tape::{FixedPass, Gradients, Tape, Value},
-    train::recorded::{RecordedPasses, launched},
+    train::recorded::{Played, RecordedPasses, launched},
 };
 
 /// As `device::open` makes it ready.
@@ -265,7 +266,7 @@ fn a_pass_that_can_not_be_recorded_is_launched_and_said_so_once() {
         assert_eq!(passes.notice().is_some(), notice);
     }
     // The device works as before.
-    let (loss, _) = launched(&[pass()], 1.0).unwrap();
+    let loss = launched(&[pass()], 1.0).unwrap().loss;
     assert_eq!(loss.to_scalar::<f32>().unwrap(), 4.0);
 }
 
@@ -289,7 +290,9 @@ fn learn(rank: Option<usize>, dtype: DType, is_recorded: bool) -> (Vec<f64>, Vec
         let micro_batches: Vec<_> = (0..count)
             .map(|at| small_pass(&decoder, step, at))
             .collect();
-        let (loss, gradients) = match is_recorded {
+        let Played {
+            loss, gradients, ..
+        } = match is_recorded {
             true => passes.play(&device, &micro_batches, 1.0).unwrap().unwrap(),
             false => launched(&micro_batches, 1.0).unwrap(),
         };
