@@ -30,7 +30,7 @@ def labels(part: str) -> np.ndarray:
     return np.arange(ROWS[part], dtype=np.int64) % 3
 
 
-def write(folder: Path, **storage):
+def write(folder: Path, dtype="float32", **storage):
     """A file for each layer, as `capture_activations` writes one in batches or whole."""
     folder.mkdir(parents=True, exist_ok=True)
     for layer in LAYERS:
@@ -47,7 +47,7 @@ def write(folder: Path, **storage):
                 chunked = dict(storage)
                 if chunked:
                     chunked["chunks"] = (min(4, len(names)), WIDTH)
-                group.create_dataset("activations", data=numbers, dtype="float32", **chunked)
+                group.create_dataset("activations", data=numbers, dtype=dtype, **chunked)
                 if chunked:
                     chunked["chunks"] = (min(4, len(names)),)
                 group.create_dataset("labels", data=names, dtype="int64", **chunked)
@@ -70,9 +70,9 @@ def write_hostile(folder: Path):
         group = it.create_group("train")
         group.create_dataset("activations", (1 << 40, 1 << 10), "float32", chunks=(1, 1 << 10))
         group.create_dataset("labels", (1 << 40,), "int64", chunks=(1 << 10,))
-    with file("doubles.h5") as it:
+    with file("whole.h5") as it:
         group = it.create_group("train")
-        group.create_dataset("activations", data=np.zeros((2, 3)))
+        group.create_dataset("activations", data=np.zeros((2, 3), np.int32))
         group.create_dataset("labels", data=np.zeros(2, np.int64))
     with file("uneven.h5") as it:
         group = it.create_group("train")
@@ -115,6 +115,7 @@ if __name__ == "__main__":
         check(arguments.check)
     else:
         write(ROOT / "contiguous")
+        write(ROOT / "doubles", dtype="float64")
         write(ROOT / "chunked", maxshape=None)
         write(ROOT / "gzip", compression="gzip")
         write_hostile(ROOT / "hostile")

@@ -68,9 +68,14 @@ fn check(states: &States) {
 }
 
 #[test]
-fn files_of_h5py_are_read_whole_in_chunks_or_compressed() {
+fn files_of_h5py_are_read_whole_in_chunks_compressed_or_of_doubles() {
     let work = tempfile::tempdir().unwrap();
-    for (storage, failed) in [("contiguous", 0), ("chunked", 2), ("gzip", 2)] {
+    for (storage, failed) in [
+        ("contiguous", 0),
+        ("doubles", 0),
+        ("chunked", 2),
+        ("gzip", 2),
+    ] {
         let states = imported(storage, &work.path().join(storage));
         check(&states);
         assert_eq!(states.about().model.name, "example/model");
@@ -107,7 +112,7 @@ fn files_of_states_that_lead_elsewhere_or_declare_too_much_are_refused() {
         ("virtual.h5", "in other files, which are not opened"),
         ("link.h5", "links are not followed"),
         ("huge.h5", "can’t hold"),
-        ("doubles.h5", "8 bytes a number"),
+        ("whole.h5", "f16, f32 or f64 is needed"),
         (
             "uneven.h5",
             "has 2 vectors of 3 numbers in `train`, and 3 labels",

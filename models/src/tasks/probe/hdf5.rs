@@ -2,8 +2,8 @@
 //!
 //! Root attributes `model_name` (text) and `layers` (whole numbers: all blocks that were captured, of which the file's name says
 //! its own: `layer_14_activations.h5`). Groups `train`, `val` and `test`, each with `activations` f32 [n, d] and `labels` int64
-//! [n]. Files that are written here have three more attributes, which other readers ignore: `layer`, `pattern` and
-//! `label_names`.
+//! [n]; f16 and f64 are read too, and become f32. Files that are written here have three more attributes, which other readers
+//! ignore: `layer`, `pattern` and `label_names`.
 //!
 //! A file comes from outside: declared sizes are compared with its length before anything is allocated, and links to other files
 //! are refused. This is the only module that knows the library. Deliberately absent: any other layout.
@@ -188,10 +188,12 @@ impl LayerFile {
 
     fn vectors(&self, part: &Part, rows: Range<usize>) -> Result<Vec<f32>> {
         let (starts, counts) = ([rows.start, 0], [rows.len(), self.width]);
-        self.caught(|| {
-            part.activations
-                .read_numeric_slice_as::<f32>(&starts, &counts)
-        })
+        let activations = &part.activations;
+        if activations.element_size() > size_of::<f32>() {
+            let read = self.caught(|| activations.read_numeric_slice_as::<f64>(&starts, &counts));
+            return Ok(read?.into_iter().map(|it| it as f32).collect());
+        }
+        self.caught(|| activations.read_numeric_slice_as::<f32>(&starts, &counts))
     }
 
     fn caught<T>(&self, read: impl FnOnce() -> rust_hdf5::Result<T>) -> Result<T> {
@@ -218,10 +220,10 @@ impl Part {
         if let Some(problem) = limits::STATES_WIDTH.exceeded(*width as u64) {
             return Err(format!("has vectors in `{name}` whose width {problem}"));
         }
-        if activations.element_size() != 4 {
+        let datatype = activations.datatype().map_err(plain)?;
+        if datatype.ieee_format().is_none() {
             return Err(format!(
-                "has activations of {} bytes a number in `{name}`, and f32 is needed",
-                activations.element_size()
+                "has activations of {datatype} in `{name}`, and f16, f32 or f64 is needed"
             ));
         }
         let chunk = activations.chunk_dims().and_then(|it| it.first().copied());
