@@ -218,7 +218,8 @@ fn tokens_with_45_probes_and_without() {
         let greedy = SamplingSettings::greedy();
         let answer = generator.write(&model.tokenizer, &prompt, &greedy, &limits, &mut go_on);
         let answer = answer.unwrap();
-        answer.seconds / answer.tokens.len() as f64
+        // Who watches is shown the last token too, which nobody else reads.
+        answer.seconds / (answer.tokens.len() - 1 + usize::from(watched)) as f64
     };
     let mut best = [f64::MAX; 2];
     for round in 0..24 {

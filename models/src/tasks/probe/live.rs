@@ -23,6 +23,8 @@ use crate::{
     Error, Result,
     arch::{decoder::Decoder, kv_cache::KvCache, network::Network, sites::Site},
     generate::Watch,
+    ops::linear::linear,
+    tape::Value,
     tasks::language::model::LanguageModel,
 };
 
@@ -99,9 +101,9 @@ struct SiteProbes {
     site: Site,
     /// [k, d, h] and [k, 1, h] in f32, then [k, h, h] and so on; none for linear probes.
     hidden: Vec<(Tensor, Tensor)>,
-    /// [d, k] in f32; after hidden layers [k, h, 1].
+    /// [k, d] in f32; after hidden layers [k, h, 1].
     weights: Tensor,
-    /// [1, k] in f32.
+    /// [k] in f32.
     biases: Tensor,
     /// Which of all probes they are.
     places: Vec<usize>,
@@ -292,14 +294,14 @@ impl SiteProbes {
             let hidden = probes.hidden().iter();
             let hidden = hidden.map(|it| it.of_probes(own.iter().map(|it| it.1), device));
             let weights = match probes.hidden().last() {
-                None => Tensor::from_vec(weights, (count, width), device)?.t()?,
+                None => Tensor::from_vec(weights, (count, width), device)?,
                 Some(last) => Tensor::from_vec(weights, (count, last.outputs, 1), device)?,
             };
             Ok(Self {
                 site,
                 hidden: hidden.collect::<Result<_>>()?,
                 weights: weights.contiguous()?,
-                biases: Tensor::from_vec(biases, (1, count), device)?,
+                biases: Tensor::from_vec(biases, count, device)?,
                 places: own.into_iter().map(|(place, _)| place).collect(),
                 scores: None,
             })
@@ -311,7 +313,9 @@ impl SiteProbes {
     fn of_states(&self, x: &Tensor) -> Result<Tensor> {
         let x = x.squeeze(0)?.to_dtype(DType::F32)?;
         if self.hidden.is_empty() {
-            return Ok(x.matmul(&self.weights)?.broadcast_add(&self.biases)?);
+            let [x, weights, biases] =
+                [&x, &self.weights, &self.biases].map(|it| Value::constant(it.clone()));
+            return Ok(linear(&x, &weights, Some(&biases))?.tensor().clone());
         }
         let (t, d) = x.dims2()?;
         let mut x = x.unsqueeze(0)?.expand((self.places.len(), t, d))?;
