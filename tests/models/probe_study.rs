@@ -559,3 +559,24 @@ fn a_study_in_folds_that_goes_on_is_the_same() {
     };
     assert!(problem.contains("has another shape"), "{problem}");
 }
+
+#[test]
+fn a_label_that_not_every_fold_has_leaves_the_rest_of_the_study_as_it_is() {
+    let mut made = Made::noise(120, 2, 6, 0.5, 5);
+    // One in each part, and one more: five folds would need five.
+    let mut left = [1, 1, 2];
+    let parts = made.examples.parts.clone();
+    for (positive, part) in made.examples.positive[0].iter_mut().zip(parts) {
+        let left = &mut left[part as usize];
+        *positive = *left > 0;
+        *left -= usize::from(*positive);
+    }
+    let settings = Settings {
+        folds: 5,
+        ..quick()
+    };
+    let report = made.study(&settings).report;
+    assert!(report.labels[0].probe.is_some(), "{:?}", report.labels[0]);
+    assert_eq!(report.folds, None);
+    assert!(!report.headline.contains("Cross-validated"));
+}

@@ -65,11 +65,11 @@ impl Made {
 }
 
 impl Folds {
-    /// Divides rows by their groups, labels as evenly as those permit.
-    pub fn of(examples: &Examples, count: usize, seed: u64) -> Self {
+    /// Divides rows by their groups, labels as evenly as those permit. Nothing where no label has rows of both kinds in every fold.
+    pub fn of(examples: &Examples, count: usize, seed: u64) -> Option<Self> {
         let shares = vec![1.0 / count as f64; count];
         let of = split::divide(&examples.groups, &examples.strata(), &shares, seed);
-        Self::new(examples, count, of)
+        Some(Self::new(examples, count, of)).filter(|it| !it.labels.is_empty())
     }
 
     /// Folds that are known: one for each row.
@@ -114,9 +114,6 @@ impl Folds {
     fn try_all(&self, examples: &Examples, make: &Make<'_>, choices: &Choices) -> Tried {
         let penalties = choices.tried().len();
         let mut tried = vec![f64::NAN; self.tried(penalties)];
-        if self.labels.is_empty() {
-            return tried;
-        }
         for one in 0..self.count {
             for other in 0..one {
                 let rows = [
@@ -303,8 +300,7 @@ struct Judged {
     words: Vec<Vec<f32>>,
 }
 
-/// Judges every fold by what was tried at each site, and reads the sites that were chosen again. Nothing where no label has rows of
-/// both kinds in every fold, and where `goes_on` says no.
+/// Judges every fold by what was tried at each site, and reads the sites that were chosen again. Nothing where `goes_on` says no.
 ///
 /// Errors: those of the source.
 pub(super) fn judge(
@@ -314,9 +310,6 @@ pub(super) fn judge(
     settings: &Settings,
     goes_on: &mut dyn FnMut() -> bool,
 ) -> Result<Option<CrossValidation>> {
-    if folds.labels.is_empty() {
-        return Ok(None);
-    }
     let choices = settings.choices();
     let mut judged = Vec::new();
     for fold in 0..folds.count {

@@ -226,12 +226,12 @@ impl Course {
     pub fn new(examples: &Examples, settings: &Settings) -> Result<Self> {
         let rows = PARTS.map(|part| examples.of_part(part));
         let (defined, truths) = defined(examples, &rows)?;
-        let folds = settings.has_folds();
+        let folds = settings.has_folds().then_some(settings.folds);
         Ok(Self {
             rows,
             defined,
             truths,
-            folds: folds.then(|| Folds::of(examples, settings.folds, settings.seed)),
+            folds: folds.and_then(|count| Folds::of(examples, count, settings.seed)),
             sites: Vec::new(),
         })
     }
