@@ -7,20 +7,11 @@ use models::{
         AnyRequest, KINDS,
         fields::fields,
         language::{Language, LanguageRequest, preset::parameters_of, request::Preset},
-        picture::{
-            Picture, PictureFacts,
-            request::{PicturePlan, PictureRequest},
-        },
+        picture::{Picture, PictureFacts, request::PicturePlan},
         probe::{
-            Probe,
-            cross_validation::MOST as MOST_FOLDS,
-            kind::ProbeFacts,
-            request::{ProbePlan, ProbeRequest},
+            Probe, cross_validation::MOST as MOST_FOLDS, kind::ProbeFacts, request::ProbePlan,
         },
-        puzzle::{
-            Puzzle, PuzzleFacts,
-            request::{PuzzlePlan, PuzzleRequest},
-        },
+        puzzle::{Puzzle, PuzzleFacts, request::PuzzlePlan},
     },
     train::{
         Facts, Kind, Problems, TrainPlan, TrainRequest,
@@ -153,44 +144,44 @@ fn the_fields_of_a_new_architecture_are_those_that_its_size_depends_on() {
     }
 }
 
+/// What follows from a request, and from what its kind looked up.
+fn planned<K: Kind>(tree: Value, task: K::Facts) -> Result<TrainPlan<K::Plan>, Problems> {
+    let request: TrainRequest<K::Request> = serde_json::from_value(tree).unwrap();
+    let scratch = scratch_facts();
+    let facts = Facts {
+        task,
+        device: scratch.device,
+        checked: scratch.checked,
+    };
+    resolve::<K>(&request, &facts).map(|it| it.plan)
+}
+
 /// A plan for probes of some texts with one field.
 fn probe_plan(field: &Field, value: Value) -> Result<TrainPlan<ProbePlan>, Problems> {
     let mut tree = json!({"model": "smol", "data": {"files": ["a.jsonl"]}});
     put(&mut tree, field.name, value);
-    let request: TrainRequest<ProbeRequest> = serde_json::from_value(tree).unwrap();
-    let scratch = scratch_facts();
-    let facts = Facts {
-        task: ProbeFacts {
-            rows: 200,
-            labels: vec!["yes".to_owned()],
-            rarest: 50,
-            ..ProbeFacts::default()
-        },
-        device: scratch.device,
-        checked: scratch.checked,
+    let facts = ProbeFacts {
+        rows: 200,
+        labels: vec!["yes".to_owned()],
+        rarest: 50,
+        ..ProbeFacts::default()
     };
-    resolve::<Probe>(&request, &facts).map(|it| it.plan)
+    planned::<Probe>(tree, facts)
 }
 
 /// A plan for puzzles of 9 by 9 with one field.
 fn puzzle_plan(field: &Field, value: Value) -> Result<TrainPlan<PuzzlePlan>, Problems> {
     let mut tree = json!({"data": {"files": ["a.csv"]}});
     put(&mut tree, field.name, value);
-    let request: TrainRequest<PuzzleRequest> = serde_json::from_value(tree).unwrap();
-    let scratch = scratch_facts();
-    let facts = Facts {
-        task: PuzzleFacts {
-            cells: 81,
-            symbols: 11,
-            rows: 1000,
-            held_out_rows: 100,
-            ids: 1,
-            ..PuzzleFacts::default()
-        },
-        device: scratch.device,
-        checked: scratch.checked,
+    let facts = PuzzleFacts {
+        cells: 81,
+        symbols: 11,
+        rows: 1000,
+        held_out_rows: 100,
+        ids: 1,
+        ..PuzzleFacts::default()
     };
-    resolve::<Puzzle>(&request, &facts).map(|it| it.plan)
+    planned::<Puzzle>(tree, facts)
 }
 
 /// A plan for pictures of 64 by 64 with one field.
@@ -204,23 +195,17 @@ fn picture_plan(field: &Field, value: Value) -> Result<TrainPlan<PicturePlan>, P
     if field.name == "picture.side" {
         tree["picture"]["recipe"] = json!("small");
     }
-    let request: TrainRequest<PictureRequest> = serde_json::from_value(tree).unwrap();
-    let scratch = scratch_facts();
-    let facts = Facts {
-        task: PictureFacts {
-            side: 64,
-            channels: 3,
-            classes: ["one", "two"].map(str::to_owned).to_vec(),
-            rows: 1000,
-            held_out_rows: 100,
-            mean: vec![0.5; 3],
-            std: vec![0.25; 3],
-            ..PictureFacts::default()
-        },
-        device: scratch.device,
-        checked: scratch.checked,
+    let facts = PictureFacts {
+        side: 64,
+        channels: 3,
+        classes: ["one", "two"].map(str::to_owned).to_vec(),
+        rows: 1000,
+        held_out_rows: 100,
+        mean: vec![0.5; 3],
+        std: vec![0.25; 3],
+        ..PictureFacts::default()
     };
-    resolve::<Picture>(&request, &facts).map(|it| it.plan)
+    planned::<Picture>(tree, facts)
 }
 
 /// Whether a plan has something against this value of the field.

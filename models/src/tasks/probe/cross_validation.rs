@@ -16,11 +16,11 @@ use super::{
     examples::Examples,
     features::{Features, Sparse},
     fitting::{self, Choices, Parts, Truth},
-    ranking::{Ranking, standard_error},
+    ranking::Ranking,
     report::{CrossValidated, CrossValidation},
     scale::Standard,
     split,
-    study::{Settings, Source},
+    study::{Settings, Source, draws},
     verdict::{Drawn, best, choosable},
     words::Words,
 };
@@ -149,11 +149,8 @@ impl Folds {
     }
 
     fn truths(&self, examples: &Examples, rows: &[Vec<usize>; 3]) -> Vec<Truth> {
-        let truth = |&label: &usize| -> Truth {
-            let has = |&row: &usize| examples.positive[label][row];
-            rows.each_ref().map(|rows| rows.iter().map(has).collect())
-        };
-        self.labels.iter().map(truth).collect()
+        let labels = self.labels.iter();
+        labels.map(|&it| examples.truth(it, rows)).collect()
     }
 
     /// The penalty of a label that the other folds choose without this one, with its mean AUC on them: of those that can’t be told
@@ -175,9 +172,7 @@ impl Folds {
         let truth = &examples.positive[self.labels[label]];
         let rows = self.rows(|it| it != without);
         let yes = rows.iter().filter(|row| truth[**row]).count();
-        let most = means.iter().copied().fold(0.0, f64::max);
-        let enough = most - standard_error(most, yes, rows.len() - yes);
-        let first = means.iter().position(|it| *it >= enough).unwrap_or(0);
+        let first = fitting::simplest(&means, yes, rows.len() - yes).unwrap_or(0);
         (first, means[first])
     }
 
@@ -345,18 +340,11 @@ fn report(
     examples: &Examples,
     (sites, settings): (&[String], &Settings),
 ) -> CrossValidation {
-    let strata = examples.strata();
     let rows: Vec<Vec<usize>> = (0..folds.count)
         .map(|fold| folds.rows(|it| it == fold))
         .collect();
-    let draws: Vec<Draws> = rows
-        .iter()
-        .map(|rows| {
-            let groups: Vec<u64> = rows.iter().map(|&row| examples.groups[row]).collect();
-            let strata: Vec<u32> = rows.iter().map(|&row| strata[row]).collect();
-            Draws::new(&groups, &strata, settings.draws, settings.seed)
-        })
-        .collect();
+    let draws = rows.iter().map(|rows| draws(examples, rows, settings));
+    let draws: Vec<Draws> = draws.collect();
     // A label over all folds.
     let drawn = |label: usize, scores: &dyn Fn(&Judged) -> Vec<f32>| {
         let each = judged.iter().zip(&rows).zip(&draws);

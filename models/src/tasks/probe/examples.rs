@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{
+    fitting::Truth,
     split::{self, Part},
     states::{Position, StateRow, States},
 };
@@ -73,9 +74,8 @@ impl Examples {
         Ok(examples)
     }
 
-    /// Every so many-th row, so that there are at most this many.
-    pub(super) fn some(&self, most: usize) -> Self {
-        let every = self.rows().div_ceil(most.max(1)).max(1);
+    /// Every so many-th row.
+    pub(super) fn some(&self, every: usize) -> Self {
         fn some<T: Clone>(of: &[T], every: usize) -> Vec<T> {
             of.iter().step_by(every).cloned().collect()
         }
@@ -106,6 +106,12 @@ impl Examples {
         rows.filter(|(_, it)| **it == part)
             .map(|(row, _)| row)
             .collect()
+    }
+
+    /// Which rows of three parts have a label.
+    pub(super) fn truth(&self, label: usize, rows: &[Vec<usize>; 3]) -> Truth {
+        let has = |&row: &usize| self.positive[label][row];
+        rows.each_ref().map(|rows| rows.iter().map(has).collect())
     }
 
     /// What rows are spread by over parts and draws: the first of a row’s labels, from 1, or 0 without one.

@@ -281,10 +281,16 @@ fn judged(
     .collect()
 }
 
-/// The smallest C whose AUC is within one standard error of the best: of models that can’t be told apart, the simplest.
 fn choose(candidates: Vec<Candidate>, positive: &[bool]) -> Option<Candidate> {
     let yes = positive.iter().filter(|it| **it).count();
-    let best = candidates.iter().map(|it| it.auc).fold(0.0, f64::max);
-    let enough = best - standard_error(best, yes, positive.len() - yes);
-    candidates.into_iter().find(|it| it.auc >= enough)
+    let aucs: Vec<f64> = candidates.iter().map(|it| it.auc).collect();
+    let first = simplest(&aucs, yes, positive.len() - yes)?;
+    candidates.into_iter().nth(first)
+}
+
+/// The first AUC within one standard error of the best, where C rises: of models that can’t be told apart, the simplest.
+pub(super) fn simplest(aucs: &[f64], positives: usize, negatives: usize) -> Option<usize> {
+    let best = aucs.iter().copied().fold(0.0, f64::max);
+    let enough = best - standard_error(best, positives, negatives);
+    aucs.iter().position(|it| *it >= enough)
 }

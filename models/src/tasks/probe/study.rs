@@ -272,16 +272,22 @@ impl Course {
         settings: &Settings,
     ) -> Result<()> {
         let site = self.sites.len();
-        let tried = match &self.folds {
+        let (choices, width) = (settings.choices(), source.width);
+        let (tried, states) = match &self.folds {
             Some(folds) => {
                 let all: Vec<usize> = (0..examples.rows()).collect();
                 let numbers = read_finite(source, site, &all)?;
-                folds.try_states((&numbers, source.width), examples, &settings.choices())
+                let tried = folds.try_states((&numbers, width), examples, &choices);
+                let order = self.rows.concat();
+                let in_parts = order
+                    .iter()
+                    .flat_map(|row| &numbers[row * width..][..width]);
+                let in_parts = in_parts.copied().collect();
+                (tried, SiteStates::new(in_parts, width, &self.rows))
             }
-            None => Tried::new(),
+            None => (Tried::new(), read(source, site, &self.rows)?),
         };
-        let states = read(source, site, &self.rows)?;
-        let fitted = fitting::fit(states.parts(), &self.truths, &settings.choices());
+        let fitted = fitting::fit(states.parts(), &self.truths, &choices);
         let losses = fitted.iter().zip(&self.truths);
         let losses: Vec<f64> = losses
             .map(|(it, truth)| log_loss(&it.validation_scores, &truth[1]))
@@ -394,25 +400,21 @@ impl Settings {
     }
 }
 
-/// Draws of the groups of test rows, spread by label.
-fn draws(examples: &Examples, test: &[usize], settings: &Settings) -> Draws {
+/// Draws of the groups of rows that are judged, spread by label.
+pub(super) fn draws(examples: &Examples, rows: &[usize], settings: &Settings) -> Draws {
     let all = examples.strata();
-    let groups: Vec<u64> = test.iter().map(|&row| examples.groups[row]).collect();
-    let strata: Vec<u32> = test.iter().map(|&row| all[row]).collect();
+    let groups: Vec<u64> = rows.iter().map(|&row| examples.groups[row]).collect();
+    let strata: Vec<u32> = rows.iter().map(|&row| all[row]).collect();
     Draws::new(&groups, &strata, settings.draws, settings.seed)
 }
 
 /// Labels that have rows of both kinds in every part, and which rows those are.
 fn defined(examples: &Examples, rows: &[Vec<usize>; 3]) -> Result<(Vec<usize>, Vec<Truth>)> {
-    let truth = |label: usize| -> Truth {
-        let has = |&row: &usize| examples.positive[label][row];
-        rows.each_ref().map(|rows| rows.iter().map(has).collect())
-    };
     let is_defined = |truth: &Truth| {
         let mut parts = truth.iter();
         parts.all(|it| it.contains(&true) && it.contains(&false))
     };
-    let all = (0..examples.labels.len()).map(|label| (label, truth(label)));
+    let all = (0..examples.labels.len()).map(|label| (label, examples.truth(label, rows)));
     let (defined, truths): (Vec<_>, Vec<_>) = all.filter(|(_, it)| is_defined(it)).unzip();
     if defined.is_empty() {
         let [train, validation, test] = rows.each_ref().map(Vec::len);
@@ -447,22 +449,26 @@ fn read_finite(source: &mut Source<'_>, site: usize, order: &[usize]) -> Result<
     Ok(numbers)
 }
 
-/// Reads a site in the order of the parts, and standardises it by its training rows.
+/// Reads a site in the order of the parts.
 fn read(source: &mut Source<'_>, site: usize, rows: &[Vec<usize>; 3]) -> Result<SiteStates> {
-    let (order, width) = (rows.concat(), source.width);
-    let mut numbers = read_finite(source, site, &order)?;
-    let train = rows[0].len();
-    let standard = Standard::of(&numbers[..train * width], width);
-    standard.apply(&mut numbers);
-    Ok(SiteStates {
-        numbers,
-        width,
-        ends: [train, train + rows[1].len(), order.len()],
-        standard,
-    })
+    let numbers = read_finite(source, site, &rows.concat())?;
+    Ok(SiteStates::new(numbers, source.width, rows))
 }
 
 impl SiteStates {
+    /// States in the order of the parts, which are standardised by the training rows.
+    fn new(mut numbers: Vec<f32>, width: usize, rows: &[Vec<usize>; 3]) -> Self {
+        let [train, validation, test] = rows.each_ref().map(Vec::len);
+        let standard = Standard::of(&numbers[..train * width], width);
+        standard.apply(&mut numbers);
+        Self {
+            numbers,
+            width,
+            ends: [train, train + validation, train + validation + test],
+            standard,
+        }
+    }
+
     fn parts(&self) -> Parts<'_> {
         let [one, two, three] = self.ends.map(|it| it * self.width);
         let part = |from, to| Features::Dense(&self.numbers[from..to], self.width);

@@ -9,6 +9,7 @@ use models::{
     tasks::{
         AnyRequest,
         probe::{
+            bootstrap::Difference,
             fitting::SolverName,
             folder::{self, AboutProbes, Probes},
             report::{CrossValidation, Estimate, LabelReport, Report},
@@ -270,13 +271,7 @@ fn show_folds(found: &CrossValidation, report: &Report, terminal: &Terminal) {
             let few = format!("too few rows for {} folds", found.folds);
             return vec![name, style(few).dim().to_string()];
         };
-        let beyond = it.over_words.map(|over| {
-            let difference = format!("{:+.3}", over.difference);
-            match over.is_clear() {
-                true => difference,
-                false => style(difference + " within chance").dim().to_string(),
-            }
-        });
+        let beyond = it.over_words.map(|over| beyond(&over, ""));
         let words = it
             .words
             .map_or(String::new(), |it| format!("{:.3}", it.value));
@@ -313,6 +308,15 @@ fn show_imported(about: &AboutProbes, terminal: &Terminal) {
     terminal.note("`anneal probe apply` with `--data` and `--metrics` says how often they are right on labelled texts");
 }
 
+/// How much more the states know than the words, with a star where it has one.
+fn beyond(over: &Difference, star: &str) -> String {
+    let difference = format!("{:+.3}{star}", over.difference);
+    match over.is_clear() {
+        true => difference,
+        false => style(difference + " within chance").dim().to_string(),
+    }
+}
+
 /// A label’s line of the table.
 fn line(it: &LabelReport) -> Vec<String> {
     let rows = count(it.positives.iter().sum());
@@ -323,14 +327,7 @@ fn line(it: &LabelReport) -> Vec<String> {
     let mark = if probe.converged { "" } else { " (not solved)" };
     let test = &probe.test;
     let beyond = match (it.over_words, it.corrected) {
-        (Some(over), Some(corrected)) => {
-            let star = if corrected < 0.05 { "*" } else { "" };
-            let difference = format!("{:+.3}{star}", over.difference);
-            match over.is_clear() {
-                true => difference,
-                false => style(difference + " within chance").dim().to_string(),
-            }
-        }
+        (Some(over), Some(corrected)) => beyond(&over, if corrected < 0.05 { "*" } else { "" }),
         _ => String::new(),
     };
     vec![

@@ -33,7 +33,7 @@ impl ProbeTask {
         if self.plan.model.is_none() {
             let states = States::open(&self.folder)?;
             let examples = Examples::of(&states, &labels, seed)?;
-            let every = examples.rows().div_ceil(MOST_TRIED).max(1);
+            let every = every(&examples);
             let read: Read<'_> = Box::new(|site, rows| {
                 let rows: Vec<usize> = rows.iter().map(|row| row * every).collect();
                 states.read_rows(tried[site], &rows)
@@ -74,7 +74,7 @@ impl ProbeTask {
         width: usize,
         stop: &dyn Fn() -> bool,
     ) -> Result<f64> {
-        let examples = all.some(MOST_TRIED);
+        let examples = all.some(every(all));
         let mut course = Course::new(&examples, &self.settings)?;
         let (mut learned, mut judged) = (0.0, Vec::new());
         for site in 0..tried.len() {
@@ -105,4 +105,9 @@ impl ProbeTask {
         let rows = all.rows() as f64 / examples.rows().max(1) as f64;
         Ok((of_learning + of_judging) * rows)
     }
+}
+
+/// Of how many rows one is tried.
+fn every(examples: &Examples) -> usize {
+    examples.rows().div_ceil(MOST_TRIED).max(1)
 }
