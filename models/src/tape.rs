@@ -41,7 +41,7 @@ struct Slot {
 pub struct Tape {
     record: Rc<RefCell<Record>>,
     /// Masks of dropout are drawn from this seed and the name of the place, so a segment run twice draws the same.
-    dropout_seed: u64,
+    dropout_seed: DropoutSeed,
     /// False while the first run of a checkpointed segment is under way.
     recording: bool,
 }
@@ -78,6 +78,65 @@ pub trait FixedPass {
     /// Hands over what [`FixedPass::loss`] computed beside the loss, such as the means that norms saw.
     fn take_left(&self) -> Left {
         Vec::new()
+    }
+}
+
+/// What the masks of dropout in a pass are drawn from: a number, and another one where a pass that is recorded finds its own.
+#[derive(Debug, Clone)]
+pub struct DropoutSeed {
+    number: u64,
+    /// The lower half and the upper [2], u32.
+    placed: Option<Tensor>,
+}
+
+impl From<u64> for DropoutSeed {
+    fn from(number: u64) -> Self {
+        Self {
+            number,
+            placed: None,
+        }
+    }
+}
+
+impl DropoutSeed {
+    /// A number that lies on a device: its lower half and its upper [2], u32.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn placed_at(halves: Tensor) -> Self {
+        Self {
+            number: 0,
+            placed: Some(halves),
+        }
+    }
+
+    /// The key of a place with this hash.
+    pub(crate) fn at(&self, place: u64) -> Self {
+        Self {
+            number: self.number ^ place,
+            placed: self.placed.clone(),
+        }
+    }
+
+    /// The whole number, read from where it lies.
+    pub(crate) fn read(&self) -> Result<u64> {
+        let placed = match &self.placed {
+            Some(halves) => halves.to_vec1::<u32>()?,
+            None => Vec::new(),
+        };
+        let placed = placed.iter().rev();
+        let placed = placed.fold(0, |number, half| number << 32 | u64::from(*half));
+        Ok(self.number ^ placed)
+    }
+
+    /// The part that is known without reading.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The part that lies on a device.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn placed(&self) -> Option<&Tensor> {
+        self.placed.as_ref()
     }
 }
 
@@ -144,10 +203,10 @@ impl Value {
 
 impl Tape {
     /// An empty record. `dropout_seed` decides every dropout mask of the pass.
-    pub fn new(dropout_seed: u64) -> Self {
+    pub fn new(dropout_seed: impl Into<DropoutSeed>) -> Self {
         Self {
             record: Rc::default(),
-            dropout_seed,
+            dropout_seed: dropout_seed.into(),
             recording: true,
         }
     }
@@ -171,8 +230,8 @@ impl Tape {
     }
 
     /// The seed of this pass's dropout masks.
-    pub fn dropout_seed(&self) -> u64 {
-        self.dropout_seed
+    pub fn dropout_seed(&self) -> &DropoutSeed {
+        &self.dropout_seed
     }
 
     /// A value whose gradient is wanted, though no operation made it. See [`Tape::backward_to`].
@@ -223,10 +282,10 @@ impl Tape {
         if !self.recording {
             return segment(self, x);
         }
-        let dropout_seed = self.dropout_seed;
+        let dropout_seed = self.dropout_seed.clone();
         let silent = Self {
             recording: false,
-            ..Self::new(dropout_seed)
+            ..Self::new(dropout_seed.clone())
         };
         let output = segment(&silent, &Value::constant(x.tensor.clone()))?.tensor;
         if !x.wants_gradient() && !silent.record.borrow().met_trainable {

@@ -196,7 +196,7 @@ pub(super) struct LinearParts {
 impl Linear {
     /// x [.., i] -> [.., o].
     pub(super) fn forward(&self, tape: Option<&Tape>, x: &Value) -> Result<Value> {
-        if let Some(adapted) = self.adapted(tape) {
+        if let Some(adapted) = self.adapted(tape, &self.name) {
             let mut outputs = ops::lora::linears_with_adapters(x, &[adapted])?;
             return outputs
                 .pop()
@@ -206,11 +206,9 @@ impl Linear {
         ops::linear::linear(x, self.weight_on(tape), bias.as_ref())
     }
 
-    /// As it is with its adapter, if it has one.
-    fn adapted(&self, tape: Option<&Tape>) -> Option<AdaptedLinear> {
+    /// As it is with its adapter, if it has one. `place` is where its input is dropped.
+    fn adapted(&self, tape: Option<&Tape>, place: &str) -> Option<AdaptedLinear> {
         let adapter = self.adapter.as_ref()?;
-        // The place has the name of the weight.
-        let place = format!("{}.weight", self.name);
         Some(AdaptedLinear {
             weight: self.weight_on(tape),
             bias: self.bias.as_ref().map(|bias| bias.on(tape)),
@@ -218,7 +216,7 @@ impl Linear {
                 a: adapter.a.on(tape),
                 b: adapter.b.on(tape),
                 scale: adapter.scale,
-                dropout: Dropout::new(tape, adapter.dropout, &place),
+                dropout: Dropout::new(tape, adapter.dropout, place),
             },
         })
     }
@@ -235,11 +233,6 @@ impl Linear {
             bias: self.bias.as_ref().map(|it| it.tensor().clone()),
             adapter: adapter.map(|it| (it.a.tensor().clone(), it.b.tensor().clone(), it.scale)),
         })
-    }
-
-    /// Whether the host has a part in what it computes: it draws a mask of dropout.
-    pub(super) fn needs_the_host(&self) -> bool {
-        self.adapter.as_ref().is_some_and(|it| it.dropout > 0.0)
     }
 
     fn weight_on(&self, tape: Option<&Tape>) -> Weight {
@@ -264,6 +257,7 @@ impl Linear {
 }
 
 impl Projections {
+    #[cfg(feature = "cuda")]
     pub(super) fn iter(&self) -> std::slice::Iter<'_, Linear> {
         self.0.iter()
     }
@@ -279,7 +273,10 @@ impl Projections {
         x: &Value,
         widths: [usize; N],
     ) -> Result<[Value; N]> {
-        let adapted: Option<Vec<_>> = self.0.iter().map(|linear| linear.adapted(tape)).collect();
+        // What is dropped of an input is the same for all that read it, so that they can be computed together.
+        let place = self.0.first().map_or("", Linear::name);
+        let adapted = self.0.iter().map(|linear| linear.adapted(tape, place));
+        let adapted: Option<Vec<_>> = adapted.collect();
         let mut parts = match adapted {
             Some(adapted) => ops::lora::linears_with_adapters(x, &adapted)?,
             None => {

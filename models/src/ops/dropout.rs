@@ -1,21 +1,58 @@
 //! Dropout: sets a random share of the numbers to zero and scales up the rest.
 //!
-//! The mask is a function of the pass's seed and the name of the place, drawn on the host. It is never saved: backward
-//! draws it again, and so does a checkpointed segment that runs a second time.
+//! Whether a number stays is a function of its place in the tensor and of a key, which is the pass's seed with the name of the
+//! place in the model: with the mixing m of 32 bits by Wellons (<https://nullprogram.com/blog/2018/07/31/>), number i of a tensor
+//! stays where m(m(i ⊕ low) + high) ≥ p 2³², low and high being the halves of the key. So every device finds the same mask, each
+//! thread its own part of it, and nothing is saved: backward finds it again, and so does a checkpointed segment that runs a
+//! second time.
 
 use candle_core::Tensor;
 
 use crate::{
-    Result, profile,
-    random::{Random, stable_hash},
-    tape::{Tape, Value},
+    Result,
+    ops::kernels::{self, Kernel},
+    profile,
+    random::stable_hash,
+    tape::{DropoutSeed, Tape, Value},
 };
 
 /// Dropout at one place of a model in one pass.
 #[derive(Debug, Clone)]
 pub struct Dropout {
     probability: f64,
-    seed: u64,
+    /// Of the place, and of the pass.
+    key: DropoutSeed,
+}
+
+/// Which numbers stay, and what they are multiplied with.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Mask {
+    /// The lower half of the key, and the upper.
+    pub(crate) key: [u32; 2],
+    /// What the bits of a number that stays reach.
+    pub(crate) threshold: u32,
+    /// 1 / (1 - p).
+    pub(crate) kept: f32,
+}
+
+impl Mask {
+    /// What number `index` is multiplied with.
+    #[inline(always)]
+    pub(crate) fn factor(self, index: u32) -> f32 {
+        let bits = mix(mix(index ^ self.key[0]).wrapping_add(self.key[1]));
+        match bits >= self.threshold {
+            true => self.kept,
+            false => 0.0,
+        }
+    }
+}
+
+/// Wellons' `lowbias32`.
+#[inline(always)]
+fn mix(mut bits: u32) -> u32 {
+    bits = (bits ^ (bits >> 16)).wrapping_mul(0x7feb_352d);
+    bits = (bits ^ (bits >> 15)).wrapping_mul(0x846c_a68b);
+    bits ^ (bits >> 16)
 }
 
 impl Dropout {
@@ -25,26 +62,55 @@ impl Dropout {
         let tape = tape.filter(|_| probability > 0.0)?;
         Some(Self {
             probability,
-            seed: stable_hash(tape.dropout_seed(), place.as_bytes()),
+            key: tape.dropout_seed().at(stable_hash(0, place.as_bytes())),
         })
     }
 
     /// x · m / (1 - p) with the mask m. Its own transpose, so backward applies it to the gradient.
     pub(crate) fn apply(&self, x: &Tensor) -> Result<Tensor> {
-        let mut random = Random::new(self.seed);
-        let kept = (1.0 / (1.0 - self.probability)) as f32;
-        // One draw of 64 bits serves two elements.
-        let threshold = (self.probability * f64::from(u32::MAX)) as u32;
-        let choose = |bits: u32| if bits < threshold { 0.0 } else { kept };
-        let mut mask = Vec::with_capacity(x.elem_count() + 1);
-        while mask.len() < x.elem_count() {
-            let bits = random.bits();
-            mask.extend([choose(bits as u32), choose((bits >> 32) as u32)]);
+        if kernels::cpu::serves(Kernel::Dropout, &[x]) {
+            return kernels::cpu::dropout::apply(x, self.mask()?);
         }
-        mask.truncate(x.elem_count());
-        let mask = Tensor::from_vec(mask, x.shape(), x.device())?.to_dtype(x.dtype())?;
-        Ok(x.mul(&mask)?)
+        #[cfg(feature = "cuda")]
+        if kernels::cuda::serves(Kernel::Dropout, &[x]) {
+            return kernels::cuda::dropout::apply(x, self.half_mask(), self.key.placed());
+        }
+        let mask = self.mask()?;
+        let factors = (0..x.elem_count()).map(|index| mask.factor(index as u32));
+        let factors = Tensor::from_vec(factors.collect::<Vec<_>>(), x.shape(), x.device())?;
+        Ok(x.mul(&factors.to_dtype(x.dtype())?)?)
     }
+
+    /// Adds x · m / (1 - p) to a sum of the same shape and dtype, in place.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn add_to(&self, sum: &Tensor, x: &Tensor) -> Result<()> {
+        kernels::cuda::dropout::add_to(sum, x, self.half_mask(), self.key.placed())
+    }
+
+    fn mask(&self) -> Result<Mask> {
+        Ok(self.mask_of(self.key.read()?))
+    }
+
+    /// Without the part of the key that lies on a device.
+    #[cfg(feature = "cuda")]
+    fn half_mask(&self) -> Mask {
+        self.mask_of(self.key.number())
+    }
+
+    fn mask_of(&self, key: u64) -> Mask {
+        Mask {
+            key: [key as u32, (key >> 32) as u32],
+            threshold: (self.probability * 2f64.powi(32)) as u32,
+            kept: (1.0 / (1.0 - self.probability)) as f32,
+        }
+    }
+}
+
+#[cfg(feature = "cuda")]
+/// Whether two places of one pass have the same mask, or none.
+pub(crate) fn are_alike(one: Option<&Dropout>, other: Option<&Dropout>) -> bool {
+    let of = |it: &Dropout| (it.probability, it.key.number());
+    one.map(of) == other.map(of)
 }
 
 /// Dropout of an activation of any shape. `None` returns it unchanged.

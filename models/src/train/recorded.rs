@@ -4,7 +4,8 @@
 //! A pass is recorded when its form occurs for the second time, so that one-off passes are never recorded. From then on, each
 //! batch is copied to where the recorded pass reads it, and loss and gradients lie where it wrote them. Decisions that depend on
 //! them, and the update, are launched step by step as before, so skipped steps, spikes and loss scales work as without a
-//! recording. Deliberately absent: dropout, whose masks are drawn by the host, and the update, which is a few launches.
+//! recording. Masks of dropout are drawn from
+//! a seed that lies on the GPU, as the batch does. Deliberately absent: the update, which is a few launches.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +18,7 @@ use crate::{
     ops::kernels::cuda::graph::{Graph, record, rehearse},
     profile,
     random::stable_hash,
-    tape::{FixedPass, Gradients, Left},
+    tape::{DropoutSeed, FixedPass, Gradients, Left},
 };
 
 /// Forms that are kept recorded: their activations share memory, but each keeps its gradients. Others are launched.
@@ -78,13 +79,15 @@ impl RecordedPasses {
         self.given_up.is_none() && micro_batches <= MAX_MICRO_BATCHES
     }
 
-    /// What these passes come to, one for each micro-batch, where they can be recorded. It is good until the next step.
+    /// What these passes come to, one for each micro-batch with the seed of its dropout, where they can be recorded. It is good until
+    /// the next step.
     ///
     /// Errors: those of the passes themselves. Where only the recording fails, nothing is returned, and none is tried again.
     pub(crate) fn play(
         &mut self,
         device: &Device,
         micro_batches: &[Box<dyn FixedPass + '_>],
+        dropout_seeds: &[u64],
         loss_scale: f64,
     ) -> Result<Option<Played>> {
         if !self.takes(micro_batches.len()) {
@@ -96,8 +99,10 @@ impl RecordedPasses {
             self.loss_scale = loss_scale;
         }
         let form = form(micro_batches);
+        let seeds = placed(dropout_seeds, device)?;
+        let inputs = || inputs(micro_batches).into_iter().chain([seeds.clone()]);
         if let Some(pass) = self.passes.iter().find(|it| it.form == form) {
-            for (place, new) in pass.inputs.iter().zip(inputs(micro_batches)) {
+            for (place, new) in pass.inputs.iter().zip(inputs()) {
                 place.slice_set(&new, 0, 0)?;
             }
             pass.graph.play()?;
@@ -106,7 +111,7 @@ impl RecordedPasses {
         if self.passes.len() == MAX_FORMS {
             return Ok(None);
         }
-        let work = || launched(micro_batches, loss_scale);
+        let work = || launched(micro_batches, &seeds, loss_scale);
         if self.seen.len() == MAX_SEEN {
             self.seen.clear();
         }
@@ -120,7 +125,7 @@ impl RecordedPasses {
             Ok((graph, played)) => {
                 self.passes.push(RecordedPass {
                     form,
-                    inputs: inputs(micro_batches),
+                    inputs: inputs().collect(),
                     played: played.clone(),
                     graph,
                 });
@@ -162,11 +167,11 @@ impl RecordedPasses {
     }
 }
 
-/// Loss and gradients of a step whose passes can be recorded on this device.
+/// Loss and gradients of a step whose passes can be recorded on this device. Each batch comes with the seed of its dropout.
 pub(super) fn pass<T: Task>(
     task: &mut T,
     state: &mut TrainState,
-    batches: &[&T::Batch],
+    batches: &[(u64, &T::Batch)],
     targets: f64,
     loss_scale: f64,
 ) -> Result<Option<(Tensor, Gradients)>> {
@@ -181,9 +186,12 @@ pub(super) fn pass<T: Task>(
         return Ok(None);
     }
     let played = {
-        let passes = batches.iter().map(|batch| task.fixed_pass(batch, targets));
+        let passes = batches
+            .iter()
+            .map(|(_, batch)| task.fixed_pass(batch, targets));
+        let seeds: Vec<u64> = batches.iter().map(|it| it.0).collect();
         match passes.collect::<Result<Option<Vec<_>>>>()? {
-            Some(passes) => state.recorded.play(&device, &passes, loss_scale),
+            Some(passes) => state.recorded.play(&device, &passes, &seeds, loss_scale),
             None => return Ok(None),
         }
     };
@@ -198,19 +206,22 @@ pub(super) fn pass<T: Task>(
     else {
         return Ok(None);
     };
-    for (batch, left) in batches.iter().zip(left) {
+    for ((_, batch), left) in batches.iter().zip(left) {
         task.passed(batch, left)?;
     }
     Ok(Some((loss, gradients)))
 }
 
-/// What these passes come to, launch by launch.
+/// What these passes come to, launch by launch. `seeds` are those of their dropout, as [`placed`] puts them on a device.
 pub(crate) fn launched(
     micro_batches: &[Box<dyn FixedPass + '_>],
+    seeds: &Tensor,
     loss_scale: f64,
 ) -> Result<Played> {
+    let seed = |at| Ok(DropoutSeed::placed_at(seeds.get(at)?));
+    let seeds: Vec<_> = (0..micro_batches.len()).map(seed).collect::<Result<_>>()?;
     let losses = micro_batches.iter().map(|pass| |tape: &_| pass.loss(tape));
-    let passed = passes(losses.map(|loss| (0, loss)), loss_scale);
+    let passed = passes(seeds.into_iter().zip(losses), loss_scale);
     // Also after an error: nothing that was computed here stays with a pass.
     let left = micro_batches.iter().map(|it| it.take_left()).collect();
     let (loss, gradients) = passed?;
@@ -219,6 +230,16 @@ pub(crate) fn launched(
         gradients,
         left,
     })
+}
+
+/// Seeds on a device: a row for each, of its lower half and its upper.
+pub(crate) fn placed(seeds: &[u64], device: &Device) -> Result<Tensor> {
+    let halves = seeds.iter().flat_map(|it| [*it as u32, (it >> 32) as u32]);
+    Ok(Tensor::from_vec(
+        halves.collect::<Vec<_>>(),
+        (seeds.len(), 2),
+        device,
+    )?)
 }
 
 /// What decides the operations of these passes.

@@ -24,7 +24,7 @@ use crate::{
     optim::{Prepared, clip, schedule::Schedule},
     profile::{self, Place},
     random::stable_hash,
-    tape::{Gradients, Tape, Value},
+    tape::{DropoutSeed, Gradients, Tape, Value},
 };
 
 /// What one step did.
@@ -300,27 +300,30 @@ fn own_passes<T: Task>(
     task.begin_losses()?;
     let own = || {
         let numbered = batches.iter().enumerate();
-        numbered.filter(|(index, _)| share.has(*index))
+        let own = numbered.filter(|(index, _)| share.has(*index));
+        own.map(|(index, batch)| {
+            let pass = format!("dropout of step {step}, micro-batch {index}");
+            (stable_hash(plan.seed, pass.as_bytes()), batch)
+        })
     };
     #[cfg(feature = "cuda")]
     {
-        let batches: Vec<_> = own().map(|(_, batch)| batch).collect();
+        let batches: Vec<_> = own().collect();
         if let Some(recorded) = recorded::pass(task, state, &batches, targets, loss_scale)? {
             return Ok(recorded);
         }
     }
     let task = RefCell::new(task);
-    let losses = own().map(|(index, batch)| {
-        let pass = format!("dropout of step {step}, micro-batch {index}");
+    let losses = own().map(|(dropout_seed, batch)| {
         let loss = |tape: &Tape| task.borrow_mut().loss(tape, batch, targets);
-        (stable_hash(plan.seed, pass.as_bytes()), loss)
+        (dropout_seed, loss)
     });
     passes(losses, loss_scale)
 }
 
 /// The sum of some losses, and their gradients. Each comes with the seed of its dropout.
-pub(super) fn passes<L: FnOnce(&Tape) -> Result<Value>>(
-    losses: impl Iterator<Item = (u64, L)>,
+pub(super) fn passes<S: Into<DropoutSeed>, L: FnOnce(&Tape) -> Result<Value>>(
+    losses: impl Iterator<Item = (S, L)>,
     loss_scale: f64,
 ) -> Result<(Tensor, Gradients)> {
     let mut gradients = Gradients::default();

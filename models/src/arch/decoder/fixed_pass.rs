@@ -2,7 +2,7 @@
 
 use candle_core::Tensor;
 
-use super::{Block, Decoder, Input, Linear, Projections, Shared, Site};
+use super::{Decoder, Input, Shared, Site};
 use crate::{
     Result,
     ops::{
@@ -25,7 +25,7 @@ struct PlacedPass {
 
 impl Decoder {
     /// The pass over these tokens, and the loss of predicting `targets` [b · t] divided by `tokens`, where nothing is decided on its
-    /// way: on a GPU whose own kernels are all used, without dropout.
+    /// way: on a GPU whose own kernels are all used.
     pub fn fixed_pass(
         &self,
         input: Input,
@@ -33,7 +33,7 @@ impl Decoder {
         tokens: f64,
         gradient_checkpointing: bool,
     ) -> Result<Option<Box<dyn FixedPass>>> {
-        if !(self.device.is_cuda() && kernels::all_enabled()) || self.needs_the_host() {
+        if !(self.device.is_cuda() && kernels::all_enabled()) {
             return Ok(None);
         }
         let vocabulary = self.config.vocab_size;
@@ -49,11 +49,6 @@ impl Decoder {
             targets,
             gradient_checkpointing,
         })))
-    }
-
-    fn needs_the_host(&self) -> bool {
-        let mut linears = self.blocks.iter().flat_map(|block| block.linears());
-        linears.any(Linear::needs_the_host)
     }
 }
 
@@ -92,14 +87,5 @@ impl FixedPass for PlacedPass {
         )?;
         let cap = decoder.config.final_soft_cap;
         loss_of_targets(&hidden, &decoder.head_on(tape), targets, cap)
-    }
-}
-
-impl Block {
-    /// Its linear layers.
-    fn linears(&self) -> impl Iterator<Item = &Linear> {
-        let inputs = [&self.attention.input, &self.feed_forward.input];
-        let inputs = inputs.into_iter().flat_map(Projections::iter);
-        inputs.chain([&self.attention.output, &self.feed_forward.down])
     }
 }

@@ -41,6 +41,7 @@ kernels! {
     HeadCrossEntropy: "head_cross_entropy",
     Linear: "linear",
     Lora: "lora",
+    Dropout: "dropout",
     Attention: "attention",
     Gated: "gated",
     FeedForward: "feed_forward",

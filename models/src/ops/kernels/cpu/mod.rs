@@ -10,6 +10,7 @@ pub(crate) mod batch_norm;
 mod blocks;
 pub(crate) mod convolution;
 pub(crate) mod cross_entropy;
+pub(crate) mod dropout;
 pub(crate) mod elementwise;
 pub(crate) mod gated;
 pub(crate) mod linear;

@@ -202,6 +202,40 @@ template <typename T> __device__ void add(const T* x, const T* y, T* sum, size_t
     write_pack(sum + at, a);
 }
 
+// Wellons' mixing of 32 bits.
+__device__ uint32_t mix(uint32_t bits) {
+    bits = (bits ^ (bits >> 16)) * 0x7feb352du;
+    bits = (bits ^ (bits >> 15)) * 0x846ca68bu;
+    return bits ^ (bits >> 16);
+}
+
+// x where the bits of its place reach the threshold, times `kept`, and 0 elsewhere: to y, or added to it. What lies at `placed`, if
+// anything does, is part of the key. A pack for each thread, which takes single numbers at the end and where none lie in packs.
+template <typename T>
+__device__ void dropout(const T* x, const uint32_t* placed, T* y, size_t count, uint32_t low, uint32_t high,
+                        uint32_t threshold, float kept, bool adds, bool in_packs) {
+    const size_t at = thread_index() * PACK;
+    if (at >= count) return;
+    if (placed) low ^= placed[0], high ^= placed[1];
+    float factor[PACK];
+#pragma unroll
+    for (int k = 0; k < PACK; ++k) {
+        factor[k] = mix(mix((uint32_t(at) + k) ^ low) + high) >= threshold ? kept : 0.0f;
+    }
+    if (!in_packs || at + PACK > count) {
+        for (int k = 0; k < PACK && at + k < count; ++k) {
+            y[at + k] = T(float(x[at + k]) * factor[k] + (adds ? float(y[at + k]) : 0.0f));
+        }
+        return;
+    }
+    float a[PACK], sum[PACK] = {};
+    read_pack(x + at, a);
+    if (adds) read_pack(y + at, sum);
+#pragma unroll
+    for (int k = 0; k < PACK; ++k) sum[k] += a[k] * factor[k];
+    write_pack(y + at, sum);
+}
+
 // [m, n, width] -> [n, m, width], a pack for each thread.
 template <typename T> __device__ void swap_rows(const T* x, T* y, size_t count, int m, int n, int width) {
     const size_t at = thread_index() * PACK;
@@ -565,6 +599,10 @@ template <typename T> __device__ void convert_pieces(const Pieces& pieces) {
         rms_norm_weight(x, gradient, rho, dw, rows, width);                                                            \
     }                                                                                                                  \
     extern "C" __global__ void add_##NAME(const T* x, const T* y, T* sum, size_t count) { add(x, y, sum, count); }      \
+    extern "C" __global__ void dropout_##NAME(const T* x, const uint32_t* placed, T* y, size_t count, int low, int high,  \
+                                              int threshold, float kept, int adds, int in_packs) {                     \
+        dropout(x, placed, y, count, low, high, threshold, kept, adds, in_packs);                                      \
+    }                                                                                                                  \
     extern "C" __global__ void swap_rows_##NAME(const T* x, T* y, size_t count, int m, int n, int width) {             \
         swap_rows(x, y, count, m, n, width);                                                                           \
     }                                                                                                                  \

@@ -2,7 +2,8 @@
 //! add to each other in place.
 //!
 //! With A of all layers below each other, z = x Aᵀ is one thin product, of which each layer has its columns, and so are
-//! dA = dzᵀ x and the adapters' share of dx. A and B are converted to the dtype of x once, forward, in one launch.
+//! dA = dzᵀ x and the adapters' share of dx. A and B are converted to the dtype of x once, forward, in one launch. With dropout, which
+//! is the same for all of them, they see what it leaves of x; that is found again on the way back.
 
 use std::{cell::RefCell, rc::Rc};
 
@@ -12,6 +13,7 @@ use crate::{
     Result,
     ops::{
         as_rows,
+        dropout::{self, Dropout},
         kernels::{
             Kernel,
             cuda::{
@@ -30,13 +32,13 @@ use crate::{
 /// Layers that are computed together at most.
 pub(crate) const MAX_LAYERS: usize = Pieces::MAX / 2;
 
-/// Whether these layers are computed here: without dropout, by weights that are numbers.
+/// Whether these layers are computed here: by weights that are numbers, and with one dropout for all of them, or none.
 pub(crate) fn serves(x: &Value, layers: &[AdaptedLinear]) -> bool {
     let is_served = |layer: &AdaptedLinear| {
         let adapter = &layer.adapter;
         let parts = [adapter.a.tensor(), adapter.b.tensor()];
         matches!(layer.weight.matrix(), Matrix::Dense(weight) if weight.device().is_cuda())
-            && adapter.dropout.is_none()
+            && dropout::are_alike(layers[0].adapter.dropout.as_ref(), adapter.dropout.as_ref())
             && parts
                 .iter()
                 .all(|it| it.dtype() == DType::F32 && it.device().is_cuda() && it.is_contiguous())
@@ -106,7 +108,8 @@ impl Later {
 /// See [`linears_with_adapters`](crate::ops::lora::linears_with_adapters).
 pub(crate) fn linears_with_adapters(x: &Value, layers: &[AdaptedLinear]) -> Result<Vec<Value>> {
     let rows = as_rows(x.tensor())?.contiguous()?;
-    let (a, layers_here) = prepare(&rows, layers)?;
+    let dropout = layers.first().and_then(|it| it.adapter.dropout.clone());
+    let (a, layers_here) = prepare(&rows, &dropped(&dropout, &rows)?, layers)?;
     let mut outputs = forward(&rows, &layers_here)?;
     for (y, given) in outputs.iter_mut().zip(layers) {
         let bias = given.bias.as_ref().map(Value::tensor);
@@ -117,6 +120,7 @@ pub(crate) fn linears_with_adapters(x: &Value, layers: &[AdaptedLinear]) -> Resu
     let (like, wants_x) = (x.tensor().clone(), x.wants_gradient());
     let record = |(index, (layer, y)): (usize, (Layer, Tensor))| {
         let (rows, a, back, like) = (rows.clone(), a.clone(), back.clone(), like.clone());
+        let dropout = dropout.clone();
         let ranks: Vec<usize> = layers.iter().map(|it| it.rank()).collect::<Result<_>>()?;
         let backward = move |gradient: Tensor| {
             let gradient = as_rows(&gradient)?.contiguous()?;
@@ -128,15 +132,22 @@ pub(crate) fn linears_with_adapters(x: &Value, layers: &[AdaptedLinear]) -> Resu
             }
             let Back { dz, dx, later } = back.take().ok_or_else(|| broken("a way back twice"))?;
             let da = output(a.shape(), DType::F32, &rows)?;
+            let seen = dropped(&dropout, &rows)?;
             // Nothing on the way back waits for gradients of weights.
-            let mut kept = vec![&rows, &dz, &da];
+            let mut kept = vec![&seen, &dz, &da];
             kept.extend(later.iter().flat_map(|it| [&it.gradient, &it.z, &it.db]));
             side::beside(&kept, || {
                 later.iter().try_for_each(Later::compute)?;
-                product(1.0, transposed(&dz), plain(&rows), 0.0, &da)
+                product(1.0, transposed(&dz), plain(&seen), 0.0, &da)
             })?;
-            if let Some(dx) = &dx {
-                product(1.0, plain(&dz), plain(&a), 1.0, dx)?;
+            match (&dx, &dropout) {
+                (Some(dx), Some(dropout)) => {
+                    let through_adapters = output(dx.shape(), dx.dtype(), dx)?;
+                    product(1.0, plain(&dz), plain(&a), 0.0, &through_adapters)?;
+                    dropout.add_to(dx, &through_adapters)?;
+                }
+                (Some(dx), None) => product(1.0, plain(&dz), plain(&a), 1.0, dx)?,
+                (None, _) => {}
             }
             let dx = dx.map(|dx| rows_like(&dx, &like)).transpose()?;
             let mut gradients = vec![dx, Some(db)];
@@ -157,6 +168,14 @@ pub(crate) fn linears_with_adapters(x: &Value, layers: &[AdaptedLinear]) -> Resu
     };
     let layers_here = layers_here.into_iter().zip(outputs);
     layers_here.enumerate().map(record).collect()
+}
+
+/// What adapters see of x.
+fn dropped(dropout: &Option<Dropout>, x: &Tensor) -> Result<Tensor> {
+    match dropout {
+        Some(dropout) => dropout.apply(x),
+        None => Ok(x.clone()),
+    }
 }
 
 /// What comes out of each layer, [n, o], without its bias.
@@ -189,8 +208,8 @@ fn forward(rows: &Tensor, layers: &[Layer]) -> Result<Vec<Tensor>> {
     Ok(outputs)
 }
 
-/// A of all layers [R, i] in the dtype of x, and each layer with its part of z.
-fn prepare(rows: &Tensor, layers: &[AdaptedLinear]) -> Result<(Tensor, Vec<Layer>)> {
+/// A of all layers [R, i] in the dtype of x, and each layer with its part of z, which is computed from what adapters see of x.
+fn prepare(rows: &Tensor, seen: &Tensor, layers: &[AdaptedLinear]) -> Result<(Tensor, Vec<Layer>)> {
     let (n, i) = rows.dims2()?;
     let ranks: Vec<usize> = layers.iter().map(|it| it.rank()).collect::<Result<_>>()?;
     let all: usize = ranks.iter().sum();
@@ -215,7 +234,7 @@ fn prepare(rows: &Tensor, layers: &[AdaptedLinear]) -> Result<(Tensor, Vec<Layer
         start += rank;
     }
     Launch::of("convert_pieces", rows)?.pieces(pieces)?;
-    product(1.0, plain(rows), transposed(&a), 0.0, &z)?;
+    product(1.0, plain(seen), transposed(&a), 0.0, &z)?;
     Ok((a, made))
 }
 

@@ -10,6 +10,7 @@ pub(crate) mod batch_norm;
 pub(crate) mod convolution;
 pub(crate) mod cross_entropy;
 pub(crate) mod cudnn;
+pub(crate) mod dropout;
 pub(crate) mod elementwise;
 mod flash;
 pub(crate) mod gated;

@@ -19,6 +19,7 @@ use crate::{
         batch_norm::{Moments, Then, batch_norm, follow},
         convolution::{Geometry, convolution},
         cross_entropy::{IGNORE, head_cross_entropy},
+        dropout::{Dropout, dropout},
         elementwise::{add, convert, scale, swap},
         embedding::embedding,
         feed_forward::{Along, feed_forward},
@@ -39,7 +40,7 @@ use crate::{
     },
     parameters::{Parameter, Parameters},
     tape::{FixedPass, Gradients, Tape, Value},
-    train::recorded::{Played, RecordedPasses, launched},
+    train::recorded::{Played, RecordedPasses, launched, placed},
 };
 
 /// As `device::open` makes it ready.
@@ -164,6 +165,16 @@ fn gates_equal_the_composition() {
 
 #[test]
 #[ignore = "needs a CUDA device"]
+fn dropout_draws_the_mask_of_the_composition() {
+    for shape in [[70, 1001], [16, 40], [1, 5]] {
+        check(&[normal(1, &shape)], 1e-6, |v| {
+            dropout(&v[0], Dropout::new(Some(&Tape::new(7)), 0.3, "place"))
+        });
+    }
+}
+
+#[test]
+#[ignore = "needs a CUDA device"]
 fn linear_layers_equal_the_composition() {
     let inputs = [normal(1, &[37, 33]), normal(2, &[45, 33]), normal(3, &[45])];
     check(&inputs, 1e-5, |v| linear(&v[0], &v[1], Some(&v[2])));
@@ -189,6 +200,12 @@ fn linear_layers_equal_the_composition() {
 #[test]
 #[ignore = "needs a CUDA device"]
 fn layers_of_one_input_equal_the_composition() {
+    for probability in [0.0, 0.4] {
+        check_layers_of_one_input(probability);
+    }
+}
+
+fn check_layers_of_one_input(probability: f64) {
     let ranks = [8, 3, 16];
     let mut inputs = vec![normal(1, &[2, 35, 40])];
     for (seed, rank) in (2..).zip(ranks) {
@@ -212,7 +229,7 @@ fn layers_of_one_input_equal_the_composition() {
                     a: learned(&parts[0])?,
                     b: learned(&parts[1])?,
                     scale: 0.5,
-                    dropout: None,
+                    dropout: Dropout::new(Some(&Tape::new(3)), probability, "place"),
                 },
             })
         };
@@ -225,13 +242,19 @@ fn layers_of_one_input_equal_the_composition() {
 #[test]
 #[ignore = "needs a CUDA device"]
 fn a_recorded_step_has_the_bits_of_one_that_is_launched() {
-    for (rank, dtype) in [
-        (Some(4), DType::BF16),
+    let mut all = Vec::new();
+    for (adapters, dtype) in [
+        (Some((4, 0.0)), DType::BF16),
+        (Some((4, 0.3)), DType::BF16),
         (None, DType::BF16),
-        (Some(4), DType::F32),
+        (Some((4, 0.0)), DType::F32),
+        (Some((4, 0.3)), DType::F32),
     ] {
-        let [launched, recorded] = [false, true].map(|is_recorded| learn(rank, dtype, is_recorded));
-        assert_eq!(launched, recorded, "{rank:?}, {dtype:?}");
+        let [launched, recorded] =
+            [false, true].map(|is_recorded| learn(adapters, dtype, is_recorded));
+        assert_eq!(launched, recorded, "{adapters:?}, {dtype:?}");
+        assert!(!all.contains(&recorded), "{adapters:?}, {dtype:?}");
+        all.push(recorded);
     }
 }
 
@@ -260,20 +283,28 @@ fn a_pass_that_can_not_be_recorded_is_launched_and_said_so_once() {
     let device = device();
     let pass = || Box::new(Waits(Tensor::new(&[2f32], &device).unwrap())) as Box<dyn FixedPass>;
     let mut passes = RecordedPasses::default();
-    assert!(passes.play(&device, &[pass()], 1.0).unwrap().is_some());
+    let mut play = |passes: &mut RecordedPasses| {
+        let played = passes.play(&device, &[pass()], &[3], 1.0);
+        played.unwrap().is_some()
+    };
+    assert!(play(&mut passes));
     for notice in [true, false] {
-        assert!(passes.play(&device, &[pass()], 1.0).unwrap().is_none());
+        assert!(!play(&mut passes));
         assert_eq!(passes.notice().is_some(), notice);
     }
     // The device works as before.
-    let loss = launched(&[pass()], 1.0).unwrap().loss;
+    let seeds = placed(&[3], &device).unwrap();
+    let loss = launched(&[pass()], &seeds, 1.0).unwrap().loss;
     assert_eq!(loss.to_scalar::<f32>().unwrap(), 4.0);
 }
 
+/// The rank of adapters, and the probability of their dropout.
+type Adapters = Option<(usize, f64)>;
+
 /// Losses and norms of some steps of a small decoder, and the weights after them.
-fn learn(rank: Option<usize>, dtype: DType, is_recorded: bool) -> (Vec<f64>, Vec<f32>) {
+fn learn(adapters: Adapters, dtype: DType, is_recorded: bool) -> (Vec<f64>, Vec<f32>) {
     let device = device();
-    let decoder = small_decoder(rank, dtype, &device);
+    let decoder = small_decoder(adapters, dtype, &device);
     let parameters = decoder.parameters();
     let mut optimizer =
         Optimizer::new(AdamW::default().into(), DecayScope::All, parameters).unwrap();
@@ -284,17 +315,27 @@ fn learn(rank: Option<usize>, dtype: DType, is_recorded: bool) -> (Vec<f64>, Vec
         if step == 15 {
             let weight = parameters.trainable().next().unwrap();
             weight.assign(&(weight.tensor() * 0.5).unwrap()).unwrap();
-            launched(&[small_pass(&decoder, 1, 0)], 1.0).unwrap();
+            let seeds = placed(&[9], &device).unwrap();
+            launched(&[small_pass(&decoder, 1, 0)], &seeds, 1.0).unwrap();
         }
         let count = if step % 4 == 3 { 2 } else { 1 };
+        let seeds: Vec<u64> = (0..count)
+            .map(|at| u64::from(10 * step + at) << 31)
+            .collect();
         let micro_batches: Vec<_> = (0..count)
             .map(|at| small_pass(&decoder, step, at))
             .collect();
         let Played {
             loss, gradients, ..
         } = match is_recorded {
-            true => passes.play(&device, &micro_batches, 1.0).unwrap().unwrap(),
-            false => launched(&micro_batches, 1.0).unwrap(),
+            true => {
+                let played = passes.play(&device, &micro_batches, &seeds, 1.0);
+                played.unwrap().unwrap()
+            }
+            false => {
+                let seeds = placed(&seeds, &device).unwrap();
+                launched(&micro_batches, &seeds, 1.0).unwrap()
+            }
         };
         assert_eq!(passes.notice(), None);
         let (loss, norm) = loss_and_norm(&loss, &gradients).unwrap();
@@ -306,8 +347,8 @@ fn learn(rank: Option<usize>, dtype: DType, is_recorded: bool) -> (Vec<f64>, Vec
     (losses, weights.to_vec1().unwrap())
 }
 
-/// With adapters of this rank, or all of it learns.
-fn small_decoder(rank: Option<usize>, dtype: DType, device: &Device) -> Decoder {
+/// With adapters, or all of it learns.
+fn small_decoder(adapters: Adapters, dtype: DType, device: &Device) -> Decoder {
     let config = serde_json::json!({
         "model_type": "llama", "vocab_size": 300, "hidden_size": 64, "intermediate_size": 96,
         "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
@@ -315,13 +356,14 @@ fn small_decoder(rank: Option<usize>, dtype: DType, device: &Device) -> Decoder 
     });
     let config = DecoderConfig::from_json(&config).unwrap();
     let mut weights = InitialWeights::new(3, device);
-    let mut decoder = Decoder::new(config, &mut weights, rank.is_none(), dtype, device).unwrap();
-    if let Some(rank) = rank {
+    let mut decoder =
+        Decoder::new(config, &mut weights, adapters.is_none(), dtype, device).unwrap();
+    if let Some((rank, dropout)) = adapters {
         let targets = ["q_proj", "k_proj", "v_proj", "down_proj"];
         let config = LoraConfig {
             rank,
             alpha: 8.0,
-            dropout: 0.0,
+            dropout,
             rank_stabilized: false,
             targets: Targets::Named(targets.map(Into::into).into()),
             layers: None,

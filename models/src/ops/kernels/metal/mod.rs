@@ -85,6 +85,7 @@ fn texts_of(kernel: Kernel) -> &'static [&'static str] {
         Kernel::GradientNorm => &["squares"],
         // Composed of candle's: products, and what comes next.
         Kernel::Linear
+        | Kernel::Dropout
         | Kernel::Add
         | Kernel::Scale
         | Kernel::Convolution

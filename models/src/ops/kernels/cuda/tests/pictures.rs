@@ -14,7 +14,7 @@ use crate::{
     ops::classify::{Squash, classify},
     optim::{DecayScope, Optimizer, adamw::AdamW, clip::loss_and_norm},
     tape::{FixedPass, Left, Tape, Value},
-    train::recorded::{Played, RecordedPasses, launched},
+    train::recorded::{Played, RecordedPasses, launched, placed},
 };
 
 /// Pictures that a network with norms sees.
@@ -83,8 +83,14 @@ fn learn_pictures(architecture: Architecture, dtype: DType, is_recorded: bool) -
             gradients,
             left,
         } = match is_recorded {
-            true => passes.play(&device, &passes_of_step, 1.0).unwrap().unwrap(),
-            false => launched(&passes_of_step, 1.0).unwrap(),
+            true => {
+                let played = passes.play(&device, &passes_of_step, &[0], 1.0);
+                played.unwrap().unwrap()
+            }
+            false => {
+                let seeds = placed(&[0], &device).unwrap();
+                launched(&passes_of_step, &seeds, 1.0).unwrap()
+            }
         };
         drop(passes_of_step);
         assert_eq!(passes.notice(), None);
