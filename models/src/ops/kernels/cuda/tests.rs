@@ -3,17 +3,12 @@
 
 mod next_token;
 mod pictures;
+mod recorded;
 
 use candle_core::{DType, Device, Tensor};
 
 use crate::{
     Result,
-    arch::{
-        config::DecoderConfig,
-        decoder::{Decoder, Input},
-        initial::InitialWeights,
-        lora::{self, LoraConfig, Targets},
-    },
     ops::{
         attention::{Scoring, Spans, attention},
         batch_norm::{Moments, Then, batch_norm, follow},
@@ -32,15 +27,9 @@ use crate::{
         testing::{check_close, check_kernel_on, normal},
         weight::Converted,
     },
-    optim::{
-        DecayScope, Optimizer, Rule,
-        adamw::AdamW,
-        clip::{gradient_norm, loss_and_norm},
-        sgd::Sgd,
-    },
+    optim::{DecayScope, Optimizer, Rule, adamw::AdamW, clip::gradient_norm, sgd::Sgd},
     parameters::{Parameter, Parameters},
-    tape::{FixedPass, Gradients, Tape, Value},
-    train::recorded::{Played, RecordedPasses, launched, placed},
+    tape::{Gradients, Tape, Value},
 };
 
 /// As `device::open` makes it ready.
@@ -237,162 +226,6 @@ fn check_layers_of_one_input(probability: f64) {
         let y = linears_with_adapters(&v[0], &layers.collect::<Result<Vec<_>>>()?)?;
         add(&add(&y[0], &scale(&y[1], 2.0)?)?, &scale(&y[2], -0.5)?)
     });
-}
-
-#[test]
-#[ignore = "needs a CUDA device"]
-fn a_recorded_step_has_the_bits_of_one_that_is_launched() {
-    let mut all = Vec::new();
-    for (adapters, dtype) in [
-        (Some((4, 0.0)), DType::BF16),
-        (Some((4, 0.3)), DType::BF16),
-        (None, DType::BF16),
-        (Some((4, 0.0)), DType::F32),
-        (Some((4, 0.3)), DType::F32),
-    ] {
-        let [launched, recorded] =
-            [false, true].map(|is_recorded| learn(adapters, dtype, is_recorded));
-        assert_eq!(launched, recorded, "{adapters:?}, {dtype:?}");
-        assert!(!all.contains(&recorded), "{adapters:?}, {dtype:?}");
-        all.push(recorded);
-    }
-}
-
-/// A pass that waits for a number on its way.
-struct Waits(Tensor);
-
-impl FixedPass for Waits {
-    fn inputs(&self) -> Vec<Tensor> {
-        vec![self.0.clone()]
-    }
-
-    fn form(&self) -> String {
-        "waits".to_owned()
-    }
-
-    fn loss(&self, tape: &Tape) -> Result<Value> {
-        let x = tape.input(self.0.clone());
-        let first = self.0.to_vec1::<f32>()?[0];
-        scale(&x, f64::from(first))
-    }
-}
-
-#[test]
-#[ignore = "needs a CUDA device"]
-fn a_pass_that_can_not_be_recorded_is_launched_and_said_so_once() {
-    let device = device();
-    let pass = || Box::new(Waits(Tensor::new(&[2f32], &device).unwrap())) as Box<dyn FixedPass>;
-    let mut passes = RecordedPasses::default();
-    let mut play = |passes: &mut RecordedPasses| {
-        let played = passes.play(&device, &[pass()], &[3], 1.0);
-        played.unwrap().is_some()
-    };
-    assert!(play(&mut passes));
-    for notice in [true, false] {
-        assert!(!play(&mut passes));
-        assert_eq!(passes.notice().is_some(), notice);
-    }
-    // The device works as before.
-    let seeds = placed(&[3], &device).unwrap();
-    let loss = launched(&[pass()], &seeds, 1.0).unwrap().loss;
-    assert_eq!(loss.to_scalar::<f32>().unwrap(), 4.0);
-}
-
-/// The rank of adapters, and the probability of their dropout.
-type Adapters = Option<(usize, f64)>;
-
-/// Losses and norms of some steps of a small decoder, and the weights after them.
-fn learn(adapters: Adapters, dtype: DType, is_recorded: bool) -> (Vec<f64>, Vec<f32>) {
-    let device = device();
-    let decoder = small_decoder(adapters, dtype, &device);
-    let parameters = decoder.parameters();
-    let mut optimizer =
-        Optimizer::new(AdamW::default().into(), DecayScope::All, parameters).unwrap();
-    let mut passes = RecordedPasses::default();
-    let mut losses = Vec::new();
-    for step in 0..24u32 {
-        // Of two micro-batches in every fourth step. A weight is put back in the middle, in place, and something else is computed.
-        if step == 15 {
-            let weight = parameters.trainable().next().unwrap();
-            weight.assign(&(weight.tensor() * 0.5).unwrap()).unwrap();
-            let seeds = placed(&[9], &device).unwrap();
-            launched(&[small_pass(&decoder, 1, 0)], &seeds, 1.0).unwrap();
-        }
-        let count = if step % 4 == 3 { 2 } else { 1 };
-        let seeds: Vec<u64> = (0..count)
-            .map(|at| u64::from(10 * step + at) << 31)
-            .collect();
-        let micro_batches: Vec<_> = (0..count)
-            .map(|at| small_pass(&decoder, step, at))
-            .collect();
-        let Played {
-            loss, gradients, ..
-        } = match is_recorded {
-            true => {
-                let played = passes.play(&device, &micro_batches, &seeds, 1.0);
-                played.unwrap().unwrap()
-            }
-            false => {
-                let seeds = placed(&seeds, &device).unwrap();
-                launched(&micro_batches, &seeds, 1.0).unwrap()
-            }
-        };
-        assert_eq!(passes.notice(), None);
-        let (loss, norm) = loss_and_norm(&loss, &gradients).unwrap();
-        losses.extend([loss, norm]);
-        optimizer.step(parameters, &gradients, 1e-2, 1.0).unwrap();
-    }
-    let weights = parameters.trainable().map(|it| it.tensor().flatten_all());
-    let weights = Tensor::cat(&weights.map(Result::unwrap).collect::<Vec<_>>(), 0).unwrap();
-    (losses, weights.to_vec1().unwrap())
-}
-
-/// With adapters, or all of it learns.
-fn small_decoder(adapters: Adapters, dtype: DType, device: &Device) -> Decoder {
-    let config = serde_json::json!({
-        "model_type": "llama", "vocab_size": 300, "hidden_size": 64, "intermediate_size": 96,
-        "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
-        "max_position_embeddings": 128, "tie_word_embeddings": true,
-    });
-    let config = DecoderConfig::from_json(&config).unwrap();
-    let mut weights = InitialWeights::new(3, device);
-    let mut decoder =
-        Decoder::new(config, &mut weights, adapters.is_none(), dtype, device).unwrap();
-    if let Some((rank, dropout)) = adapters {
-        let targets = ["q_proj", "k_proj", "v_proj", "down_proj"];
-        let config = LoraConfig {
-            rank,
-            alpha: 8.0,
-            dropout,
-            rank_stabilized: false,
-            targets: Targets::Named(targets.map(Into::into).into()),
-            layers: None,
-        };
-        lora::attach(&mut decoder, &config, &mut weights).unwrap();
-    }
-    decoder
-}
-
-/// Two rows of documents of other lengths in each step, of which not all is learned.
-fn small_pass(decoder: &Decoder, step: u32, micro_batch: u32) -> Box<dyn FixedPass> {
-    let length = if step % 3 == 2 { 48 } else { 64 };
-    let numbers = |of: &dyn Fn(u32) -> u32| (0..2 * length).map(of).collect::<Vec<u32>>();
-    let input = Input {
-        tokens: &numbers(&|at| (at * at + 7 * step + micro_batch) % 300),
-        rows: 2,
-        positions: None,
-        documents: Some(&numbers(&|at| at % length / (9 + step))),
-    };
-    let targets = numbers(&|at| {
-        if at % 5 == 0 {
-            IGNORE
-        } else {
-            (at + step) % 300
-        }
-    });
-    let again = step % 3 == 2;
-    let pass = decoder.fixed_pass(input, &targets, 90.0 + f64::from(step), again);
-    pass.unwrap().unwrap()
 }
 
 #[test]
