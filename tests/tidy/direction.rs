@@ -117,7 +117,7 @@ const MAPS: [Map; 2] = [
             ("ranks", &["lock", "wire"]),
             ("store", &["power", "wire"]),
             ("hub", &["lock", "store", "wire"]),
-            ("jobs", &["lock", "ranks", "store", "wire"]),
+            ("jobs", &["lock", "power", "ranks", "store", "wire"]),
             (
                 "host",
                 &["hub", "jobs", "lock", "power", "ranks", "store", "wire"],

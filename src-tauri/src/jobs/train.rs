@@ -35,6 +35,7 @@ use models::{
 use super::fault::{Faults, Faulty};
 use super::{choose, pace::Pace, several, watchdog::Watchdog};
 use crate::{
+    power::supply::Power,
     ranks::meet::Meeting,
     store::{
         plan_changes,
@@ -439,10 +440,11 @@ impl Observer for Recorder<'_> {
         writer.step = event.last_step().unwrap_or(writer.step);
         writer.unwritten.push_back(event);
         if let Some(times) = slower {
-            let message = format!(
-                "steps take {times:.1} times as long as at their best: the machine is hot, saves power, or does something \
-                 else too"
-            );
+            let why = match Power::now().describe() {
+                Some(power) => format!("the machine is {power}"),
+                None => "the machine is hot, saves power, or does something else too".to_owned(),
+            };
+            let message = format!("steps take {times:.1} times as long as at their best: {why}");
             writer.unwritten.push_back(TrainEvent::Warned { message });
         }
         writer.write();

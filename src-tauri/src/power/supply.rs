@@ -1,5 +1,5 @@
-//! Where the machine's power comes from, how much is left, and whether a low-power mode is on. Devices are slower in
-//! that mode, which figures have to mention.
+//! Where the machine's power comes from, how much is left, whether a low-power mode is on, and whether the machine is hot. Devices are
+//! slower in that mode and in that heat, which figures have to mention.
 
 #[cfg(any(target_os = "linux", test))]
 use std::path::Path;
@@ -13,6 +13,9 @@ pub(crate) struct Power {
     pub(crate) on_battery: Option<bool>,
     /// Whether the user or the system asked for less power and speed.
     pub(crate) low_power_mode: Option<bool>,
+    /// Whether it slows itself down because it is hot. Only macOS says so.
+    #[serde(default)]
+    pub(crate) is_hot: Option<bool>,
     /// How full the battery is: the mean of several. Figures are kept without it.
     #[serde(skip)]
     pub(crate) percent: Option<u8>,
@@ -33,15 +36,17 @@ impl Power {
         Self {
             on_battery: either(self.on_battery, other.on_battery),
             low_power_mode: either(self.low_power_mode, other.low_power_mode),
+            is_hot: either(self.is_hot, other.is_hot),
             percent: self.percent,
         }
     }
 
-    /// What a person should know of it: `on battery, in low-power mode`. Nothing when it is as it should be.
+    /// What a person should know of it: `on battery, in low-power mode, hot`. Nothing when it is as it should be.
     pub(crate) fn describe(self) -> Option<String> {
         let known = [
             (self.on_battery, "on battery"),
             (self.low_power_mode, "in low-power mode"),
+            (self.is_hot, "hot"),
         ];
         let words: Vec<&str> = known
             .iter()
@@ -80,6 +85,7 @@ fn read_files(supplies: &Path, profile: &Path) -> Power {
     Power {
         on_battery,
         low_power_mode: profile.map(|text| text.trim() == "low-power"),
+        is_hot: None,
         percent: mean(&percents),
     }
 }
@@ -93,7 +99,23 @@ fn mean(percents: &[u8]) -> Option<u8> {
 
 #[cfg(target_os = "macos")]
 fn now() -> Power {
-    read_pmset(pmset(&["-g", "batt"]).as_deref(), pmset(&["-g"]).as_deref())
+    Power {
+        is_hot: is_hot(),
+        ..read_pmset(pmset(&["-g", "batt"]).as_deref(), pmset(&["-g"]).as_deref())
+    }
+}
+
+/// Whether the system lowers clocks: its state is serious or critical.
+#[cfg(all(target_os = "macos", feature = "gui"))]
+fn is_hot() -> Option<bool> {
+    use objc2_foundation::{NSProcessInfo, NSProcessInfoThermalState as State};
+    let state = NSProcessInfo::processInfo().thermalState();
+    Some(state == State::Serious || state == State::Critical)
+}
+
+#[cfg(all(target_os = "macos", not(feature = "gui")))]
+fn is_hot() -> Option<bool> {
+    None
 }
 
 #[cfg(target_os = "macos")]
@@ -129,6 +151,7 @@ fn read_pmset(battery: Option<&str>, settings: Option<&str>) -> Power {
     Power {
         on_battery: battery.map(|text| text.contains("'Battery Power'")),
         low_power_mode: settings.and_then(|text| text.lines().find_map(is_set)),
+        is_hot: None,
         percent: percents.and_then(|percents| mean(&percents)),
     }
 }
@@ -145,6 +168,7 @@ fn now() -> Power {
             _ => None,
         },
         low_power_mode: Some(status.SystemStatusFlag == 1),
+        is_hot: None,
         // 255 is for a machine that does not know.
         percent: Some(status.BatteryLifePercent).filter(|&percent| percent <= 100),
     }
@@ -252,11 +276,17 @@ mod tests {
                 on_battery,
                 low_power_mode,
                 percent,
+                is_hot: None,
             };
             assert_eq!(read_pmset(battery, settings), expected);
         }
         let plugged = read_pmset(Some(plugged), Some(" lowpowermode 0\n"));
         let both = plugged.or(read_pmset(Some(battery), Some(settings)));
         assert_eq!(both.describe().unwrap(), "on battery, in low-power mode");
+        let hot = Power {
+            is_hot: Some(true),
+            ..plugged
+        };
+        assert_eq!(plugged.or(hot).describe().unwrap(), "hot");
     }
 }

@@ -47,6 +47,8 @@ struct Line {
     system: String,
     on_battery: Option<bool>,
     low_power_mode: Option<bool>,
+    #[serde(default)]
+    is_hot: Option<bool>,
     seconds: f64,
     device: String,
     kind: DeviceKind,
@@ -83,6 +85,7 @@ impl Line {
             system: report.system.clone(),
             on_battery: report.power.on_battery,
             low_power_mode: report.power.low_power_mode,
+            is_hot: report.power.is_hot,
             seconds: report.seconds,
             device: on.device.name.clone(),
             kind: on.device.kind,
@@ -177,6 +180,7 @@ pub(super) fn from_csv(text: &[u8]) -> Result<BenchReport, String> {
             power: Power {
                 on_battery: line.on_battery,
                 low_power_mode: line.low_power_mode,
+                is_hot: line.is_hot,
                 percent: None,
             },
             warnings: Vec::new(),
