@@ -19,7 +19,8 @@ use models::{
     parameters::{Parameter, Parameters},
     tape::{Tape, Value},
     train::{
-        Facts, Kind, Observer, Problem, Resolved, TrainEvent, TrainPlan, TrainRequest, TrainState,
+        Facts, Kind, Measuring, Observer, Problem, Resolved, TrainEvent, TrainPlan, TrainRequest,
+        TrainState,
         estimate::{Estimate, MemoryGroup, MemoryPart, program_bytes},
         exhibit::Exhibit,
         forecast::{Forecast, trial},
@@ -236,7 +237,7 @@ impl Task for LineTask {
         Ok(())
     }
 
-    fn evaluate(&mut self, _: usize, _: &dyn Fn() -> bool) -> Result<Option<Evaluation>> {
+    fn evaluate(&mut self, _: usize, _: &mut Measuring) -> Result<Option<Evaluation>> {
         let (_, _, sum) = self.measure(None, &self.points)?;
         let loss = f64::from(sum.to_scalar::<f32>()?) / self.points.len() as f64;
         let near = Metric {

@@ -14,7 +14,10 @@ use models::{
         request::{PuzzlePlan, PuzzleRequest},
         sudoku::Sudoku,
     },
-    train::{Kind, Observer, RunPlace, Task, TrainPlan, TrainRequest, exhibit::Exhibit, resolve},
+    train::{
+        Kind, Measuring, Observer, RunPlace, Task, TrainPlan, TrainRequest, exhibit::Exhibit,
+        resolve,
+    },
 };
 use serde_json::{Value as Json, json};
 
@@ -92,7 +95,10 @@ fn held_out_puzzles_are_those_of_the_folder_and_are_measured_by_how_many_are_sol
     let folder = tempfile::tempdir().unwrap();
     let plan = plan(folder.path(), json!({}));
     let mut task = Puzzle::open(&plan, &RunPlace::bare(&Device::Cpu)).unwrap();
-    let measured = task.evaluate(0, &|| true).unwrap().unwrap();
+    let measured = task
+        .evaluate(0, &mut Measuring::alone(&|| true))
+        .unwrap()
+        .unwrap();
     assert_eq!(measured.targets, 10);
     let names: Vec<&str> = measured.metrics.iter().map(|it| it.name.as_str()).collect();
     assert_eq!(

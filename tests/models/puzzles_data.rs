@@ -22,7 +22,7 @@ use models::{
         source::{Choice, PuzzleSet, places},
         sudoku::Sudoku,
     },
-    train::{Kind, RunPlace, Task, TrainRequest},
+    train::{Kind, Measuring, RunPlace, Task, TrainRequest},
 };
 use serde_json::{Value as Json, json};
 
@@ -313,7 +313,10 @@ fn a_run_on_mazes_resumes_and_measures_paths() {
     assert_eq!((plan.task.trm.vocab_size, plan.task.trm.seq_len), (6, 36));
     check_resume(&plan, folder.path());
     let mut task = Puzzle::open(&plan, &RunPlace::bare(&Device::Cpu)).unwrap();
-    let measured = task.evaluate(0, &|| true).unwrap().unwrap();
+    let measured = task
+        .evaluate(0, &mut Measuring::alone(&|| true))
+        .unwrap()
+        .unwrap();
     let names: Vec<&str> = measured
         .metrics
         .iter()
@@ -356,7 +359,10 @@ fn a_run_on_tasks_of_arc_resumes_votes_and_writes_what_is_handed_in() {
     let mut task = Puzzle::open(&plan, &RunPlace::bare(&Device::Cpu)).unwrap();
     task.load(&newest("straight")).unwrap();
     assert_eq!(task.held_out_batches(), 3);
-    let measured = task.evaluate(0, &|| true).unwrap().unwrap();
+    let measured = task
+        .evaluate(0, &mut Measuring::alone(&|| true))
+        .unwrap()
+        .unwrap();
     assert_eq!(measured.targets, 5);
     let names: Vec<&str> = measured
         .metrics

@@ -2,7 +2,11 @@
 
 use std::{
     path::Path,
-    sync::mpsc::{Receiver, Sender, channel},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+        mpsc::{Receiver, Sender, channel},
+    },
     thread,
 };
 
@@ -19,7 +23,7 @@ use models::{
 };
 use serde_json::json;
 
-use crate::train::{Line, Watch, after_going_back, never, plan, steps_taken};
+use crate::train::{BATCHES_MEASURED, Line, Watch, after_going_back, never, plan, steps_taken};
 
 /// The weights after one step of plain gradient descent from zero, which are the gradient but for a factor, and the
 /// position in the data.
@@ -222,6 +226,37 @@ fn two_and_four_ranks_learn_what_one_learns() {
         let saved = |events: &[TrainEvent]| events.iter().filter(is_save).count();
         assert!(saved(&ranks[0].3) > 0);
         assert!(ranks[1..].iter().all(|rank| saved(&rank.3) == 0));
+    }
+}
+
+#[test]
+fn each_rank_measures_its_share_of_the_held_out_data_and_tells_what_all_found() {
+    let measured: [Arc<AtomicUsize>; 2] = Default::default();
+    let folder = tempfile::tempdir().unwrap();
+    let ranks = train_with(2, 6, folder.path(), |rank| {
+        let mut line = Line::new();
+        line.measured = measured[rank].clone();
+        (line, Watch::until(never))
+    });
+    let losses = |rank: &Ended| {
+        let losses = rank.3.iter().filter_map(|it| match it {
+            TrainEvent::Evaluated { loss, .. } => Some(*loss),
+            _ => None,
+        });
+        losses.collect::<Vec<f64>>()
+    };
+    let told = losses(&ranks[0]);
+    assert!(told.len() > 2, "{told:?}");
+    assert_eq!(told, losses(&ranks[1]));
+    for measured in measured {
+        let expected = told.len() * BATCHES_MEASURED / 2;
+        assert_eq!(measured.load(Ordering::Relaxed), expected);
+    }
+    let alone = tempfile::tempdir().unwrap();
+    let alone = losses(&train_with(1, 6, alone.path(), quiet)[0]);
+    assert_eq!(told.len(), alone.len());
+    for (together, alone) in told.iter().zip(&alone) {
+        assert!((together - alone).abs() < 1e-5, "{together} {alone}");
     }
 }
 

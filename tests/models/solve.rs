@@ -17,7 +17,7 @@ use models::{
         solve::{Effort, Solved, Solver, Thinking},
         source::{Choice, PuzzleSet},
     },
-    train::{Kind, RunPlace, Task, TrainPlan},
+    train::{Kind, Measuring, RunPlace, Task, TrainPlan},
 };
 use serde_json::json;
 use tempfile::TempDir;
@@ -191,7 +191,10 @@ fn the_count_of_solved_puzzles_is_that_of_the_run() {
     let mut task: PuzzleTask = Puzzle::open(&trained.plan, &RunPlace::bare(&Device::Cpu)).unwrap();
     let newest = Checkpoints::new(&saved, 2).newest().unwrap().unwrap();
     task.load(&newest.path).unwrap();
-    let measured = task.evaluate(0, &|| true).unwrap().unwrap();
+    let measured = task
+        .evaluate(0, &mut Measuring::alone(&|| true))
+        .unwrap()
+        .unwrap();
     let share = measured.metrics[0].value;
     let grids = trained.held_out();
     let mut go_on = |_| ControlFlow::Continue(());

@@ -54,7 +54,10 @@ fn a_task_is_answered_with_the_vectors_that_it_learned_with() {
     let trained = Trained::tasks();
     let mut task: PuzzleTask = Puzzle::open(&trained.plan, &RunPlace::bare(&Device::Cpu)).unwrap();
     task.load(&trained.newest()).unwrap();
-    let measured = task.evaluate(0, &|| true).unwrap().unwrap();
+    let measured = task
+        .evaluate(0, &mut models::train::Measuring::alone(&|| true))
+        .unwrap()
+        .unwrap();
     let value = |name: &str| {
         let mut all = measured.metrics.iter();
         all.find(|it| it.name == name).unwrap().value

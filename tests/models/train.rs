@@ -2,7 +2,15 @@
 //!
 //! The task here is as small as one can be: find the two weights of a line. What language models add is in `language`.
 
-use std::{path::Path, thread, time::Duration};
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::Duration,
+};
 
 use candle_core::{Device, Tensor};
 use models::{
@@ -15,7 +23,7 @@ use models::{
     tape::{Tape, Value},
     tasks::language::LanguagePlan,
     train::{
-        Observer, Outcome, TrainEvent, TrainPlan, TrainState,
+        Measuring, Observer, Outcome, TrainEvent, TrainPlan, TrainState,
         exhibit::Exhibit,
         task::{BatchSize, Evaluation, Task},
         train,
@@ -40,6 +48,8 @@ pub(crate) struct Line {
     blind: bool,
     /// After how many batches measuring held-out data takes for ever.
     slow: Option<u64>,
+    /// How many batches of held-out data were measured here.
+    pub(crate) measured: Arc<AtomicUsize>,
 }
 
 impl Line {
@@ -56,6 +66,7 @@ impl Line {
             poison: 1e6,
             blind: false,
             slow: None,
+            measured: Arc::default(),
         }
     }
 
@@ -63,6 +74,9 @@ impl Line {
         numbers(&self.parameters.get("line.weight").unwrap().tensor())
     }
 }
+
+/// Batches of held-out data.
+pub(crate) const BATCHES_MEASURED: usize = 4;
 
 pub(crate) fn numbers(tensor: &Tensor) -> Vec<f32> {
     tensor.flatten_all().unwrap().to_vec1().unwrap()
@@ -118,14 +132,27 @@ impl Task for Line {
         }))
     }
 
-    fn evaluate(&mut self, _: usize, goes_on: &dyn Fn() -> bool) -> Result<Option<Evaluation>> {
+    fn evaluate(&mut self, _: usize, measuring: &mut Measuring) -> Result<Option<Evaluation>> {
         while self.slow == Some(self.position) {
-            goes_on().then_some(()).ok_or(Error::Interrupted)?;
+            measuring.takes(0)?;
             thread::sleep(Duration::from_millis(10));
         }
+        // Batches that are the farther from the line the later they come, and lie around it.
+        let mut losses = Vec::new();
+        for batch in 0..BATCHES_MEASURED {
+            losses.push(match measuring.takes(batch)? {
+                true => {
+                    self.measured.fetch_add(1, Ordering::Relaxed);
+                    distance(&self.weight()) * 2.0 * (batch + 1) as f64
+                        / (BATCHES_MEASURED + 1) as f64
+                }
+                false => 0.0,
+            });
+        }
+        let losses = measuring.of_all(losses)?;
         let loss = match self.blind {
             true => f64::NAN,
-            false => distance(&self.weight()),
+            false => losses.iter().sum::<f64>() / BATCHES_MEASURED as f64,
         };
         Ok(Some(Evaluation {
             loss,

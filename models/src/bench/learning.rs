@@ -23,7 +23,7 @@ use crate::{
         Language, LanguageFacts, LanguagePlan, LanguageRequest, plan::DataFacts, request::Method,
     },
     train::{
-        Facts, Kind, TrainPlan, TrainRequest, TrainState, resolve,
+        Facts, Kind, Measuring, TrainPlan, TrainRequest, TrainState, resolve,
         task::{BatchSize, Evaluation, Task},
         try_steps,
     },
@@ -282,7 +282,7 @@ impl Task for RandomTokens {
         self.network.fixed_pass(input, targets, count, again)
     }
 
-    fn evaluate(&mut self, _: usize, _: &dyn Fn() -> bool) -> Result<Option<Evaluation>> {
+    fn evaluate(&mut self, _: usize, _: &mut Measuring) -> Result<Option<Evaluation>> {
         Ok(None)
     }
 

@@ -9,7 +9,7 @@ use candle_core::Device;
 use crate::{
     Error, Result,
     device::{Checked, Choice},
-    train::{Facts, Kind, RunPlace, Task, TrainRequest, TrainState, resolve, try_steps},
+    train::{Facts, Kind, Measuring, RunPlace, Task, TrainRequest, TrainState, resolve, try_steps},
 };
 
 /// Batches that are taken: the first is made when it is asked for, the next may be made ahead of it.
@@ -81,7 +81,7 @@ pub fn try_tiny<K: Kind>(place: &TinyPlace) -> Result<Option<f64>> {
 
 /// Whether the loss on what is kept aside is a number.
 fn is_finite<T: Task>(task: &mut T) -> Result<()> {
-    match task.evaluate(1, &|| true)? {
+    match task.evaluate(1, &mut Measuring::alone(&|| true))? {
         Some(found) if !found.loss.is_finite() => Err(Error::Device(format!(
             "the loss is {}, and has to be a number",
             found.loss

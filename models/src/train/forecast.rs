@@ -12,7 +12,7 @@ use candle_core::Device;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Task, TrainState,
+    Measuring, Task, TrainState,
     plan::{RunPlan, TrainPlan},
     step::{Attempt, learn_from},
     task::OwnTrial,
@@ -258,9 +258,10 @@ fn try_evaluation<T: Task>(plan: &RunPlan, task: &mut T) -> Result<Option<(f64, 
     if plan.evaluate.every == 0 || count == 0 {
         return Ok(None);
     }
-    task.evaluate(1, &|| true)?;
+    let mut measuring = Measuring::alone(&|| true);
+    task.evaluate(1, &mut measuring)?;
     let tried = count.min(STEPS);
-    let millis = timed(|| task.evaluate(tried, &|| true))?;
+    let millis = timed(|| task.evaluate(tried, &mut measuring))?;
     Ok(Some((millis / tried as f64, count)))
 }
 

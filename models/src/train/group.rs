@@ -195,6 +195,13 @@ impl Together {
         Ok(sums.first().map_or(found, |sum| *sum as usize))
     }
 
+    /// The sum over all ranks of each of these numbers, of which every rank has as many.
+    pub(super) fn sum(&mut self, own: Vec<f64>) -> Result<Vec<f64>> {
+        let differ = || "the ranks measured other held-out data".to_owned();
+        self.exchange(GroupControl::default(), None, own.len() as u64, differ)?;
+        self.group.sum(own)
+    }
+
     /// Loss and gradients of all ranks, from those that this rank computed or the error that it met.
     ///
     /// Errors: the own one, or that of another rank. Memory that ran out elsewhere is memory that ran out here too, so that

@@ -5,7 +5,8 @@
 use std::time::{Duration, Instant};
 
 use super::{
-    Observer, RunPlan, Task, TrainEvent, TrainState, event::Showed, saving::Saver, state::Best,
+    Measuring, Observer, RunPlan, Task, TrainEvent, TrainState, event::Showed, saving::Saver,
+    state::Best,
 };
 use crate::{Error, Result, ops::kernels::metal::in_pool};
 
@@ -55,9 +56,12 @@ fn evaluate<T: Task>(
         let is_asked = observer.should_stop() || observer.should_pause();
         !is_alone || !is_asked || started.elapsed() < SHORT_EVALUATION
     };
+    let mut together = state.together.take();
+    let mut measuring = Measuring::with(&goes_on, together.as_mut());
     let measured = with_average(task, state, |task| {
-        task.evaluate(plan.evaluate.batches, &goes_on)
+        task.evaluate(plan.evaluate.batches, &mut measuring)
     });
+    state.together = together;
     let Some(mut evaluation) = measured? else {
         return Ok(false);
     };

@@ -41,7 +41,7 @@ pub use plan::{Facts, Problem, Problems, Reason, Resolved, RunPlan, TrainPlan};
 pub use request::{RunRequest, TrainRequest};
 pub use resolve::resolve;
 pub use state::TrainState;
-pub use task::Task;
+pub use task::{Measuring, Task};
 
 use crate::{Error, Result, checkpoint::keep::Checkpoints, ops::kernels};
 use look::{look, sample};

@@ -5,7 +5,7 @@ use std::{collections::HashMap, path::Path};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
-use super::exhibit::Exhibit;
+use super::{exhibit::Exhibit, group::Together};
 use crate::{
     Error, Result,
     checkpoint::{folder::WEIGHTS, save::write_safetensors, tensors::read_tensors},
@@ -92,11 +92,11 @@ pub trait Task {
 
     /// Measures held-out data, `batches` of it or all for 0. `None` when there is none.
     ///
-    /// Errors: [`Error::Interrupted`] when it takes long and `goes_on`, asked between batches, says no. The task is as before.
+    /// Errors: [`Error::Interrupted`] when it takes long and is to stop, which is asked between batches. The task is as before.
     fn evaluate(
         &mut self,
         _batches: usize,
-        _goes_on: &dyn Fn() -> bool,
+        _measuring: &mut Measuring,
     ) -> Result<Option<Evaluation>> {
         Ok(None)
     }
@@ -207,6 +207,54 @@ impl Evaluation {
         } else {
             -metric.value
         })
+    }
+}
+
+/// How held-out data is measured: until somebody wants it to end, and by several ranks where there are some.
+pub struct Measuring<'a> {
+    goes_on: &'a dyn Fn() -> bool,
+    together: Option<&'a mut Together>,
+}
+
+impl<'a> Measuring<'a> {
+    /// All of it here, as long as `goes_on` says so.
+    pub fn alone(goes_on: &'a dyn Fn() -> bool) -> Self {
+        Self {
+            goes_on,
+            together: None,
+        }
+    }
+
+    /// Shared with other ranks, where there are some.
+    pub(super) fn with(goes_on: &'a dyn Fn() -> bool, together: Option<&'a mut Together>) -> Self {
+        Self { goes_on, together }
+    }
+
+    /// What is asked between batches, for a task that does not share.
+    pub fn goes_on(&self) -> &'a dyn Fn() -> bool {
+        self.goes_on
+    }
+
+    /// Whether the batch with this number, from 0, is measured here.
+    ///
+    /// Errors: [`Error::Interrupted`] where it is to end.
+    pub fn takes(&self, batch: usize) -> Result<bool> {
+        if !(self.goes_on)() {
+            return Err(Error::Interrupted);
+        }
+        Ok(self
+            .together
+            .as_ref()
+            .is_none_or(|together| together.share().has(batch)))
+    }
+
+    /// The numbers of all batches, from those that were measured here, with 0 for the others: the same numbers on every rank, and
+    /// those that one rank would have found.
+    pub fn of_all(&mut self, own: Vec<f64>) -> Result<Vec<f64>> {
+        match &mut self.together {
+            Some(together) => together.sum(own),
+            None => Ok(own),
+        }
     }
 }
 

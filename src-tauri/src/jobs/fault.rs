@@ -20,6 +20,7 @@ use models::{
     parameters::Parameters,
     tape::{FixedPass, Left, Tape, Value},
     train::{
+        Measuring,
         exhibit::Exhibit,
         task::{BatchSize, Evaluation, Metric, OwnStep, OwnTrial, Task},
     },
@@ -275,9 +276,9 @@ impl<T: Task> Task for Faulty<T> {
     fn evaluate(
         &mut self,
         batches: usize,
-        goes_on: &dyn Fn() -> bool,
+        measuring: &mut Measuring,
     ) -> Result<Option<Evaluation>> {
-        self.task.evaluate(batches, goes_on)
+        self.task.evaluate(batches, measuring)
     }
 
     fn judged_by(&self) -> Option<&'static str> {

@@ -46,6 +46,7 @@ use crate::{
     parameters::Parameters,
     tape::{FixedPass, Tape, Value},
     train::{
+        Measuring,
         exhibit::Exhibit,
         task::{BatchSize, Evaluation, Metric, Task},
     },
@@ -132,18 +133,27 @@ impl Task for LanguageTask {
     fn evaluate(
         &mut self,
         batches: usize,
-        goes_on: &dyn Fn() -> bool,
+        measuring: &mut Measuring,
     ) -> Result<Option<Evaluation>> {
         let Some(held_out) = &self.held_out else {
             return Ok(None);
         };
         let most = if batches == 0 { usize::MAX } else { batches };
+        // Of each batch, the sum of its losses and how many they are.
+        let mut numbers = Vec::new();
+        for (index, batch) in held_out.once().take(most).enumerate() {
+            let (loss, learned) = match measuring.takes(index)? {
+                true => self.measure(&batch)?,
+                false => (0.0, 0),
+            };
+            numbers.extend([loss, learned as f64]);
+        }
+        let numbers = measuring.of_all(numbers)?;
+        let (batches, _) = numbers.as_chunks::<2>();
         let (mut sum, mut targets) = (0.0, 0);
-        for batch in held_out.once().take(most) {
-            goes_on().then_some(()).ok_or(Error::Interrupted)?;
-            let (loss, learned) = self.measure(&batch)?;
+        for [loss, learned] in batches {
             sum += loss;
-            targets += learned;
+            targets += *learned as usize;
         }
         let loss = sum / targets.max(1) as f64;
         // Compares across tokenizers.

@@ -37,7 +37,7 @@ use crate::{
     random::Random,
     tape::{FixedPass, Left, Tape, Value},
     train::{
-        RunPlace, TrainPlan,
+        Measuring, RunPlace, TrainPlan,
         exhibit::Exhibit,
         plan::RunPlan,
         request::OptimizerKind,
@@ -312,9 +312,9 @@ impl Task for PictureTask {
     fn evaluate(
         &mut self,
         batches: usize,
-        goes_on: &dyn Fn() -> bool,
+        measuring: &mut Measuring,
     ) -> Result<Option<Evaluation>> {
-        let said = self.ask(self.measured_with(batches), goes_on)?;
+        let said = self.ask(self.measured_with(batches), measuring.goes_on())?;
         if said.labels.is_empty() {
             return Ok(None);
         }

@@ -32,7 +32,7 @@ use crate::{
     tape::{Tape, Value},
     tasks::language::model::LanguageModel,
     train::{
-        RunPlace, Task, TrainPlan,
+        Measuring, RunPlace, Task, TrainPlan,
         task::{BatchSize, Evaluation, Metric, OwnStep, OwnTrial},
     },
 };
@@ -306,7 +306,7 @@ impl Task for ProbeTask {
         match *batch {}
     }
 
-    fn evaluate(&mut self, _: usize, _: &dyn Fn() -> bool) -> Result<Option<Evaluation>> {
+    fn evaluate(&mut self, _: usize, _: &mut Measuring) -> Result<Option<Evaluation>> {
         Ok(self.measured.clone())
     }
 

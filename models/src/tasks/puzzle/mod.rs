@@ -66,7 +66,7 @@ use crate::{
     random::Random,
     tape::{Tape, Value},
     train::{
-        TrainPlan,
+        Measuring, TrainPlan,
         exhibit::Exhibit,
         task::{BatchSize, Evaluation, Metric, Task, load_weights},
     },
@@ -315,9 +315,9 @@ impl Task for PuzzleTask {
     fn evaluate(
         &mut self,
         batches: usize,
-        goes_on: &dyn Fn() -> bool,
+        measuring: &mut Measuring,
     ) -> Result<Option<Evaluation>> {
-        self.evaluate_some(batches, goes_on)
+        self.evaluate_some(batches, measuring.goes_on())
     }
 
     fn judged_by(&self) -> Option<&'static str> {
