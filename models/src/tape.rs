@@ -128,7 +128,6 @@ impl DropoutSeed {
     }
 
     /// The part that is known without reading.
-    #[cfg(feature = "cuda")]
     pub(crate) fn number(&self) -> u64 {
         self.number
     }

@@ -102,14 +102,14 @@ fn a_wrong_kernel_is_done_without_and_plans_say_so() {
 fn what_is_missing_crashes_or_hangs_is_a_row_with_its_reason_and_the_check_goes_on() {
     let faults = " --fault rope=missing --fault gated=crash";
     // It has no kernel to do without.
-    let hang = " --fault dropout=hang";
+    let hang = " --fault convert=hang";
     for (more, code) in [(faults.to_owned(), 0), (format!("{faults}{hang}"), 1)] {
         let (output, rows, report) = check(&App::new(), &more);
         output.ended(code);
         let expected = [
             ("rope", "missing", ""),
             ("gated", "crashed", "the engine "),
-            ("dropout", "crashed", "did nothing for "),
+            ("convert", "crashed", "did nothing for "),
         ];
         let asked = more.matches("--fault").count();
         for (operation, verdict, said) in expected.into_iter().take(asked) {

@@ -101,7 +101,7 @@ fn a_refusal_is_missing_with_the_words_of_the_device() {
 #[test]
 fn what_has_no_kernel_falls_back_to_the_cpu() {
     for (group, operation) in [
-        ("gates and sums", "dropout"),
+        ("gates and sums", "convert"),
         ("training", MEMORY),
         ("training", TRAINING),
         ("generation", GENERATION),

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use candle_core::Tensor;
 
 use super::steering::Steering;
-use crate::Result;
+use crate::{Result, ops::kernels::metal::note};
 
 /// The room of a cache of which nothing was expected, in tokens.
 const MIN_TOKENS: usize = 256;
@@ -194,6 +194,7 @@ fn append(
             buffer.insert(empty)
         }
     };
+    note("copy");
     buffer.slice_set(&new.contiguous()?, 1, held)?;
     Ok(buffer.narrow(1, 0, held + tokens)?)
 }

@@ -12,6 +12,7 @@ use crate::{
         elementwise::narrow,
         lora::{AdaptedLinear, Adapter},
         weight::{Quantized, Weight},
+        widen,
     },
     parameters::{Parameter, Parameters},
     tape::{Tape, Value},
@@ -170,12 +171,17 @@ impl Builder<'_> {
         self.rms_norm(name, self.config.hidden_size)
     }
 
-    /// An RMS norm over `width` numbers.
+    /// An RMS norm over `width` numbers. Its weight is kept in f32 or wider, since every pass needs it so.
     pub(super) fn rms_norm(&mut self, name: &str, width: usize) -> Result<RmsNorm> {
         let offset = self.config.norm_offset;
         let ones = Initial::Constant(1.0 - offset);
+        let mut at = self.at(name);
+        let read = at.read("weight", &[width], ones)?;
+        let wide = widen(&read.tensor())?;
+        let weight = Parameter::new(read.name(), &wide, at.trainable)?;
+        at.parameters.insert(weight.clone());
         Ok(RmsNorm {
-            weight: self.at(name).weight("weight", &[width], ones)?,
+            weight,
             offset,
             epsilon: self.config.rms_norm_eps,
         })

@@ -7,6 +7,7 @@ use crate::{
     Result,
     device::dtype::{DeviceClass, Dtype},
     ops::{
+        classify::{Squash, classify},
         cross_entropy::{IGNORE, head_cross_entropy},
         embedding::embedding,
     },
@@ -89,6 +90,32 @@ pub(super) fn head_and_loss(class: DeviceClass, dtype: Dtype) -> Result<Operatio
         None,
     ));
     Operation::of(VOCABULARY, trials)
+}
+
+/// Few classes, more than one thread reads, and rows that don't count.
+pub(super) fn few_classes() -> Result<Operation> {
+    const CLASSES: usize = 300;
+    let mut trials = Vec::new();
+    for squash in [Squash::Stablemax, Squash::Softmax] {
+        for (rows, classes, smoothing) in [
+            (1, 2, 0.0),
+            (70, 11, 0.0),
+            (33, 12, 0.2),
+            (9, CLASSES, 0.1),
+            (4096, 12, 0.0),
+        ] {
+            let scores = Input::activation("scores", &[rows, classes])?.affine(3.0, 0.0)?;
+            trials.push(trial(vec![scores], move |_, v| {
+                let device = v[0].tensor().device();
+                let meant = (0..rows as u32).map(|row| row * 7 % classes as u32);
+                let meant = Tensor::from_vec(meant.collect::<Vec<_>>(), rows, device)?;
+                let weights = (0..rows).map(|row| if row % 5 == 3 { 0.0 } else { 1.0 });
+                let weights = Tensor::from_vec(weights.collect::<Vec<f32>>(), rows, device)?;
+                classify(&v[0], &meant, &weights, squash, smoothing)
+            }));
+        }
+    }
+    Operation::of(CLASSES, trials)
 }
 
 /// Every fifth token has no target.

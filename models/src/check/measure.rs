@@ -22,6 +22,10 @@ const TIMEOUT: Duration = Duration::from_millis(300);
 const SLOW_TIMES: f64 = 2.0;
 const SLOW_MILLIS: f64 = 1.0;
 
+/// A kernel is worse than what it stands for where it takes so many times as long, by so many milliseconds.
+const WORSE_TIMES: f64 = 1.25;
+const WORSE_MILLIS: f64 = 0.1;
+
 /// What the reference computed: for each trial, the numbers of each result.
 type Reference = Vec<Vec<Vec<f32>>>;
 
@@ -82,8 +86,25 @@ pub(super) fn row(
         if says_speed && is_slow(device_millis, cpu_millis) {
             row.verdict = Verdict::Slow;
         }
+        // How long they take nobody has seen before it was measured on a Mac.
+        if device.is_metal() && kernels::NAMES.contains(&case.operation) {
+            let _avoided = kernels::avoid(&[case.operation.to_owned()])?;
+            compare_with_composed(&mut row, device_millis, millis(&operation, &place)?);
+        }
     }
     Ok(row)
+}
+
+/// Leaves a kernel out that takes longer than what it stands for.
+fn compare_with_composed(row: &mut CheckRow, own_millis: f64, composed_millis: f64) {
+    row.composed_millis = Some(composed_millis);
+    if own_millis > WORSE_TIMES * composed_millis && own_millis > composed_millis + WORSE_MILLIS {
+        row.verdict = Verdict::Slow;
+        row.fallback = Some(Fallback::Composed);
+        row.message = Some(format!(
+            "with its kernel it takes {own_millis:.2} ms, and without {composed_millis:.2}"
+        ));
+    }
 }
 
 /// What works instead of an operation that failed.
@@ -302,6 +323,34 @@ mod tests {
         for bad in [f32::NAN, f32::INFINITY] {
             assert_eq!(relative_error(&[bad, 1.0], &[2.0, 1.0]), f64::INFINITY);
             assert_eq!(relative_error(&[bad, 1.0], &[bad, 1.0]), 0.0);
+        }
+    }
+
+    #[test]
+    fn a_kernel_that_takes_clearly_longer_than_its_composition_is_left_out() {
+        let case = CheckCase {
+            group: "norms",
+            operation: "rms_norm",
+            dtype: Dtype::F32,
+        };
+        let measured = |own: f64, composed: f64| {
+            let mut row = CheckRow::of(&case, 1e-5);
+            compare_with_composed(&mut row, own, composed);
+            row
+        };
+        let worse = measured(3.0, 2.0);
+        assert_eq!(
+            (worse.verdict, worse.fallback),
+            (Verdict::Slow, Some(Fallback::Composed))
+        );
+        let message = "with its kernel it takes 3.00 ms, and without 2.00";
+        assert_eq!(worse.message.as_deref(), Some(message));
+        let checked = crate::device::Checked::from_rows(&[worse]);
+        assert_eq!(checked.composed, ["rms_norm"]);
+        for (own, composed) in [(1.0, 2.0), (2.2, 2.0), (0.05, 0.01)] {
+            let row = measured(own, composed);
+            assert_eq!((row.verdict, row.fallback), (Verdict::Ok, None));
+            assert_eq!(row.composed_millis, Some(composed));
         }
     }
 

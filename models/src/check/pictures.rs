@@ -1,14 +1,17 @@
 //! What networks for pictures compute: kernels of every kind that they have, norms over a batch, pools, patches as tokens.
 
+use candle_core::Tensor;
+
 use super::trial::{Input, Operation, StepTrial, trial};
 use crate::{
     Result,
     ops::{
-        batch_norm::{Moments, Then, batch_norm},
+        batch_norm::{Moments, Then, batch_norm, follow},
         convolution::{Geometry, convolution},
         patches::with_class_token,
         pool::max_pool,
     },
+    tape::Value,
 };
 
 const EPSILON: f64 = 1e-5;
@@ -74,6 +77,9 @@ pub(super) fn norms_of_batches() -> Result<Operation> {
         let added = Input::activation("what is added", &[2, 5, 5, 64])?;
         trials.push(norm(x(&[2, 5, 5, 64])?.inside(), then, Some(added))?);
     }
+    for width in [33, 64] {
+        trials.push(running(width)?);
+    }
     let large = [4, 16, 16, 128];
     let added = Input::activation("what is added", &large)?;
     trials.push(norm(
@@ -82,6 +88,19 @@ pub(super) fn norms_of_batches() -> Result<Operation> {
         Some(added),
     )?);
     Operation::of(MAX_PLACES, trials)
+}
+
+/// What is known of channels follows a batch.
+fn running(width: usize) -> Result<StepTrial> {
+    let inputs = ["mean", "variance"].map(|name| Input::master(name, &[width]));
+    let [mean, variance] = inputs;
+    let now = Input::master("of the batch", &[2, width])?;
+    let inputs = [mean?, variance?, now].map(Input::frozen).to_vec();
+    Ok(trial(inputs, |_, v| {
+        let running = [v[0].tensor(), v[1].tensor()];
+        let after = follow(running, v[2].tensor(), 9, 0.1)?;
+        Ok(Value::constant(Tensor::stack(&after, 0)?))
+    }))
 }
 
 fn norm(x: Input, then: Then, added: Option<Input>) -> Result<StepTrial> {

@@ -126,7 +126,7 @@ pub(super) fn rows(
     let numbers = match packing {
         Packing::Nf4 => {
             let weight = stored_nf4(find, shape)?.on(&Device::Cpu);
-            let numbers = weight.and_then(|it| it.widen(rows));
+            let numbers = weight.and_then(|it| it.widen(rows, DType::F32));
             return numbers.map_err(|error| error.to_string());
         }
         Packing::Groups { bits, group } => groups(find, shape, all, bits, group),

@@ -9,7 +9,10 @@
 //! Backward: dv = pᵀ g, dp = g vᵀ, dz = p ⊙ (dp - Σ p dp), times 1 - tanh² under a soft cap, dq = α dz k, dk = α dzᵀ q.
 //! The composed version saves q, k, v and p; keys and values are never repeated for the heads that share them.
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    ops::Range,
+    sync::{Arc, OnceLock},
+};
 
 use candle_core::{D, DType, Device, Tensor};
 
@@ -84,6 +87,25 @@ impl Spans {
             mask: Arc::default(),
             on_device: Arc::default(),
         }
+    }
+
+    /// What some queries of each row see, counted from the first key that any of them does, and the keys from there to the last.
+    /// Of all queries it is the same, with all keys.
+    pub(crate) fn of_queries(&self, queries: Range<usize>) -> (Self, Range<usize>) {
+        if queries.len() == self.queries {
+            return (self.clone(), 0..self.keys);
+        }
+        let rows = self.runs.chunks(self.queries.max(1));
+        let runs: Vec<(u32, u32)> = rows
+            .flat_map(|row| &row[queries.clone()])
+            .copied()
+            .collect();
+        let first = runs.iter().map(|it| it.0).min().unwrap_or(0);
+        let end = runs.iter().map(|it| it.1).max().unwrap_or(0);
+        let runs = runs.iter().map(|it| (it.0 - first, it.1 - first));
+        let keys = first as usize..end as usize;
+        let spans = Self::new(self.rows, queries.len(), keys.len(), runs.collect());
+        (spans, keys)
     }
 
     /// First key and the one after the last of each query: [b, t, 2].

@@ -10,9 +10,7 @@
 //! Deliberately absent: running means and variances. A block that is recomputed must not count twice, so the trainer takes
 //! the statistics in [`Normalized`] and updates the running ones once per pass.
 
-#[cfg(feature = "cuda")]
-use candle_core::DType;
-use candle_core::Tensor;
+use candle_core::{DType, Tensor};
 
 use crate::{
     Error, Result,
@@ -84,11 +82,7 @@ pub fn follow(
     share: f64,
 ) -> Result<[Tensor; 2]> {
     let unbiased = count as f64 / (count as f64 - 1.0);
-    #[cfg(feature = "cuda")]
-    if kernels::cuda::serves(Kernel::BatchNorm, &[running[0], running[1], moments])
-        && moments.dtype() == DType::F32
-    {
-        let after = kernels::cuda::batch_norm::follow(running, moments, share, unbiased)?;
+    if let Some(after) = followed(running, moments, share, unbiased)? {
         return Ok([after.get(0)?, after.get(1)?]);
     }
     let [mean, variance] = [moments.get(0)?, (moments.get(1)? * unbiased)?];
@@ -98,15 +92,40 @@ pub fn follow(
     Ok([moved(running[0], mean)?, moved(running[1], variance)?])
 }
 
+/// The same [2, d] by a kernel of a GPU, where there is one.
+fn followed(
+    running: [&Tensor; 2],
+    moments: &Tensor,
+    share: f64,
+    unbiased: f64,
+) -> Result<Option<Tensor>> {
+    let tensors = [running[0], running[1], moments];
+    if moments.dtype() != DType::F32 {
+        return Ok(None);
+    }
+    if kernels::metal::batch_norm::serves(&tensors) {
+        return kernels::metal::batch_norm::follow(running, moments, share, unbiased).map(Some);
+    }
+    #[cfg(feature = "cuda")]
+    if kernels::cuda::serves(Kernel::BatchNorm, &tensors) {
+        return kernels::cuda::batch_norm::follow(running, moments, share, unbiased).map(Some);
+    }
+    Ok(None)
+}
+
 /// Numbers for each channel, f32 or wider: mean, variance, ρ, factor w ρ, and shift e - μ w ρ, as rows of [5, d].
 struct Channels(Tensor);
 
 impl Channels {
     /// Those of a batch [n, d].
     fn of_batch(rows: &Tensor, [weight, bias]: [&Value; 2], epsilon: f64) -> Result<Self> {
+        let both = [weight.tensor(), bias.tensor()];
+        if kernels::metal::batch_norm::serves(&[rows]) {
+            let numbers = kernels::metal::batch_norm::channels(rows, both, epsilon)?;
+            return Ok(Self(numbers));
+        }
         #[cfg(feature = "cuda")]
         if kernels::cuda::batch_norm::serves(&[rows])? {
-            let both = [weight.tensor(), bias.tensor()];
             let numbers = kernels::cuda::batch_norm::channels(rows, both, epsilon)?;
             return Ok(Self(numbers));
         }
@@ -249,15 +268,26 @@ struct Norm {
     then: Then,
 }
 
+/// The same as kernels of GPUs take it: x [n, d] with what follows it.
+#[derive(Clone, Copy)]
+pub(crate) struct Rows<'a> {
+    pub(crate) x: &'a Tensor,
+    pub(crate) residual: Option<&'a Tensor>,
+    pub(crate) then: Then,
+}
+
 impl Norm {
     /// y = φ(x w ρ + shift + z).
     fn apply(&self) -> Result<Tensor> {
+        if kernels::metal::batch_norm::serves(&self.tensors()) {
+            return kernels::metal::batch_norm::apply(self.of_gpu(), &self.channels.0);
+        }
         if kernels::cpu::serves(Kernel::BatchNorm, &[&self.rows]) {
             return kernels::cpu::batch_norm::apply(&self.rows, self.of_cpu()?);
         }
         #[cfg(feature = "cuda")]
         if kernels::cuda::batch_norm::serves(&self.tensors())? {
-            return kernels::cuda::batch_norm::apply(self.of_cuda(), &self.channels.0);
+            return kernels::cuda::batch_norm::apply(self.of_gpu(), &self.channels.0);
         }
         let y = self.then.apply(&self.before()?)?;
         Ok(y.to_dtype(self.rows.dtype())?)
@@ -265,10 +295,13 @@ impl Norm {
 
     /// What is added up for each channel.
     fn slopes(&self, gradient: &Tensor, of_batch: bool) -> Result<Slopes> {
+        let (channels, rows) = (&self.channels.0, self.of_gpu());
+        if kernels::metal::batch_norm::serves(&self.with(gradient)) {
+            return kernels::metal::batch_norm::slopes(gradient, rows, channels, of_batch)
+                .map(Slopes);
+        }
         #[cfg(feature = "cuda")]
         if kernels::cuda::batch_norm::serves(&self.with(gradient))? {
-            let channels = &self.channels.0;
-            let rows = self.of_cuda();
             return kernels::cuda::batch_norm::slopes(gradient, rows, channels, of_batch)
                 .map(Slopes);
         }
@@ -295,10 +328,13 @@ impl Norm {
         slopes: &Slopes,
         wants_u: bool,
     ) -> Result<(Tensor, Option<Tensor>)> {
+        let both = [&self.channels.0, &slopes.0];
+        if kernels::metal::batch_norm::serves(&self.with(gradient)) {
+            return kernels::metal::batch_norm::back(gradient, self.of_gpu(), both, wants_u);
+        }
         #[cfg(feature = "cuda")]
         if kernels::cuda::batch_norm::serves(&self.with(gradient))? {
-            let both = [&self.channels.0, &slopes.0];
-            return kernels::cuda::batch_norm::back(gradient, self.of_cuda(), both, wants_u);
+            return kernels::cuda::batch_norm::back(gradient, self.of_gpu(), both, wants_u);
         }
         let [slope, offset] = [slopes.slope()?, slopes.offset()?];
         if kernels::cpu::serves(Kernel::BatchNorm, &[gradient, &self.rows]) {
@@ -337,21 +373,18 @@ impl Norm {
         kernels::cpu::batch_norm::Before::of(both, self.residual.as_ref(), self.then)
     }
 
-    #[cfg(feature = "cuda")]
-    fn of_cuda(&self) -> kernels::cuda::batch_norm::Rows<'_> {
-        kernels::cuda::batch_norm::Rows {
+    fn of_gpu(&self) -> Rows<'_> {
+        Rows {
             x: &self.rows,
             residual: self.residual.as_ref(),
             then: self.then,
         }
     }
 
-    #[cfg(feature = "cuda")]
     fn tensors(&self) -> Vec<&Tensor> {
         [&self.rows].into_iter().chain(&self.residual).collect()
     }
 
-    #[cfg(feature = "cuda")]
     fn with<'a>(&'a self, gradient: &'a Tensor) -> Vec<&'a Tensor> {
         [gradient].into_iter().chain(self.tensors()).collect()
     }

@@ -11,7 +11,12 @@
 use candle_core::{D, DType, Tensor};
 use serde::{Deserialize, Serialize};
 
-use crate::{Result, ops::widen, profile, tape::Value};
+use crate::{
+    Result,
+    ops::{kernels, widen},
+    profile,
+    tape::Value,
+};
 
 /// How scores become probabilities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -35,7 +40,27 @@ pub fn classify(
 ) -> Result<Value> {
     let _profiled = profile::operation("classification loss");
     let dtype = scores.tensor().dtype();
-    let x = widen(scores.tensor())?;
+    let [loss, saved] = match kernels::metal::classify::serves(scores.tensor()) {
+        true => {
+            kernels::metal::classify::loss(scores.tensor(), classes, weights, squash, smoothing)?
+        }
+        false => composed(scores.tensor(), classes, weights, squash, smoothing)?,
+    };
+    Ok(Value::record(loss, &[scores], move |gradient: Tensor| {
+        let gradient = saved.broadcast_mul(&gradient.to_dtype(saved.dtype())?)?;
+        Ok(vec![Some(gradient.to_dtype(dtype)?)])
+    }))
+}
+
+/// The sum of the losses, and the gradient of the scores, f32 or wider.
+fn composed(
+    scores: &Tensor,
+    classes: &Tensor,
+    weights: &Tensor,
+    squash: Squash,
+    smoothing: f64,
+) -> Result<[Tensor; 2]> {
+    let x = widen(scores)?;
     let weights = weights.to_dtype(x.dtype())?.unsqueeze(1)?;
     let v = x.dim(D::Minus1)? as f64;
     let meant = one_hot(classes, &x)?.affine(1.0 - smoothing, smoothing / v)?;
@@ -63,11 +88,8 @@ pub fn classify(
     };
     let losses = (log_sum - (&meant * log)?.sum_keepdim(D::Minus1)?)?;
     let loss = (losses * &weights)?.sum_all()?;
-    let saved = (share - (meant * slope)?)?.broadcast_mul(&weights)?;
-    Ok(Value::record(loss, &[scores], move |gradient: Tensor| {
-        let gradient = saved.broadcast_mul(&gradient.to_dtype(saved.dtype())?)?;
-        Ok(vec![Some(gradient.to_dtype(dtype)?)])
-    }))
+    let gradient = (share - (meant * slope)?)?.broadcast_mul(&weights)?;
+    Ok([loss, gradient])
 }
 
 /// The probabilities that scores [.., v] mean, of the same shape: each s(x), divided by their sum. There is no way back.

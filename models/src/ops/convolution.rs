@@ -18,6 +18,8 @@ use crate::{
         as_rows,
         kernels::{self, Kernel},
         linear::{Term, project, project_back, sum_rows, weight_gradient},
+        pool::Windows,
+        widen,
     },
     profile,
     tape::Value,
@@ -158,6 +160,28 @@ impl Shape {
         self.geometry == one
     }
 
+    /// The same sizes as windows that move over the picture.
+    pub(crate) fn windows(&self) -> Windows {
+        Windows {
+            pictures: self.pictures,
+            from: self.from,
+            to: self.to,
+            channels: self.channels[0],
+            window: self.geometry,
+        }
+    }
+
+    /// The first picture of each part, and its sizes: as many pictures as have patches of some 256 MiB.
+    fn parts(&self, like: &Tensor) -> impl Iterator<Item = (usize, Self)> + use<> {
+        const BYTES: usize = 256 << 20;
+        let of_picture = self.places() * self.depth() * like.dtype().size_in_bytes();
+        let (whole, at_once) = (*self, (BYTES / of_picture.max(1)).max(1));
+        (0..self.pictures).step_by(at_once).map(move |first| {
+            let pictures = at_once.min(whole.pictures - first);
+            (first, Self { pictures, ..whole })
+        })
+    }
+
     pub(crate) fn of_output(&self) -> [usize; 4] {
         [self.pictures, self.to[0], self.to[1], self.channels[1]]
     }
@@ -174,27 +198,32 @@ impl Shape {
     }
 }
 
+/// Whether kernels of the processor serve these: those for Metal begin with patches, as the composition does.
+fn is_on_cpu(tensors: &[&Tensor]) -> bool {
+    const KERNEL: Kernel = Kernel::Convolution;
+    !kernels::metal::serves(KERNEL, tensors) && kernels::cpu::serves(KERNEL, tensors)
+}
+
 /// x [n, h, w, c], W [o, c, k, k] in the dtype of x, e [o] -> [n, h', w', o].
 fn forward(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, shape: &Shape) -> Result<Tensor> {
-    if kernels::cpu::serves(Kernel::Convolution, &[x, weight]) {
+    if is_on_cpu(&[x, weight]) {
         return kernels::cpu::convolution::forward(x, weight, bias, shape);
     }
     #[cfg(feature = "cuda")]
     if kernels::cuda::serves(Kernel::Convolution, &[x, weight]) {
         return kernels::cuda::convolution::forward(x, weight, bias, shape);
     }
-    let patches = patches(x, shape)?;
-    let y = project(
-        Kernel::Convolution,
-        &[Term::new(&patches, &as_matrix(weight)?)],
-        bias,
-    )?;
-    Ok(y.reshape(&shape.of_output())?)
+    let matrix = as_matrix(weight)?;
+    let outputs = shape.parts(x).map(|(first, shape)| {
+        let patches = patches(&x.narrow(0, first, shape.pictures)?, &shape)?;
+        project(Kernel::Convolution, &[Term::new(&patches, &matrix)], bias)
+    });
+    Ok(joined(outputs)?.reshape(&shape.of_output())?)
 }
 
 /// The gradient of x [n, h, w, c] from g [n, h', w', o].
 fn to_picture(gradient: &Tensor, weight: &Tensor, shape: &Shape) -> Result<Tensor> {
-    if kernels::cpu::serves(Kernel::Convolution, &[gradient, weight]) {
+    if is_on_cpu(&[gradient, weight]) {
         return kernels::cpu::convolution::to_picture(gradient, weight, shape);
     }
     #[cfg(feature = "cuda")]
@@ -202,14 +231,28 @@ fn to_picture(gradient: &Tensor, weight: &Tensor, shape: &Shape) -> Result<Tenso
         return kernels::cuda::convolution::to_picture(gradient, weight, shape);
     }
     let matrix = as_matrix(weight)?;
-    let rows = as_rows(gradient)?;
-    let patches = project_back(Kernel::Convolution, &[Term::new(&rows, &matrix)])?;
+    joined(shape.parts(gradient).map(|(first, shape)| {
+        let rows = as_rows(&gradient.narrow(0, first, shape.pictures)?)?;
+        let patches = project_back(Kernel::Convolution, &[Term::new(&rows, &matrix)])?;
+        patches_back(&patches, &shape)
+    }))
+}
+
+/// The gradient of x [n, h, w, c] from that of its patches [n h' w', k k c].
+fn patches_back(patches: &Tensor, shape: &Shape) -> Result<Tensor> {
+    if shape.is_linear() {
+        let [height, width] = shape.from;
+        return Ok(patches.reshape((shape.pictures, height, width, shape.channels[0]))?);
+    }
+    if kernels::metal::serves(Kernel::Convolution, &[patches]) {
+        return kernels::metal::convolution::patches_back(patches, shape);
+    }
     let [height, width] = shape.from.map(|side| side + 2 * shape.geometry.padding);
     let [channels, _] = shape.channels;
     let (pictures, dtype, device) = (shape.pictures, patches.dtype(), patches.device());
     let patches = patches.reshape((pictures, shape.to[0], shape.to[1], shape.depth()))?;
     let mut sum = Tensor::zeros((pictures, height, width, channels), dtype, device)?;
-    let (down, across) = (shape.taps(0, gradient)?, shape.taps(1, gradient)?);
+    let (down, across) = (shape.taps(0, &patches)?, shape.taps(1, &patches)?);
     for (r, down) in down.iter().enumerate() {
         let mut rows = Tensor::zeros((pictures, shape.to[0], width, channels), dtype, device)?;
         for (t, across) in across.iter().enumerate() {
@@ -226,15 +269,27 @@ fn to_picture(gradient: &Tensor, weight: &Tensor, shape: &Shape) -> Result<Tenso
 
 /// The gradient of W [o, c, k, k] from g [n, h', w', o] and x [n, h, w, c].
 fn to_weight(gradient: &Tensor, x: &Tensor, shape: &Shape) -> Result<Tensor> {
-    if kernels::cpu::serves(Kernel::Convolution, &[gradient, x]) {
+    if is_on_cpu(&[gradient, x]) {
         return kernels::cpu::convolution::to_weight(gradient, x, shape);
     }
     #[cfg(feature = "cuda")]
     if kernels::cuda::serves(Kernel::Convolution, &[gradient, x]) {
         return kernels::cuda::convolution::to_weight(gradient, x, shape);
     }
-    let rows = as_rows(gradient)?;
-    let dw = weight_gradient(Kernel::Convolution, &rows, &patches(x, shape)?, 1.0)?;
+    let mut sum = None;
+    for (first, shape) in shape.parts(x) {
+        let of_part = |it: &Tensor| it.narrow(0, first, shape.pictures);
+        let (rows, patches) = (
+            as_rows(&of_part(gradient)?)?,
+            patches(&of_part(x)?, &shape)?,
+        );
+        let dw = weight_gradient(Kernel::Convolution, &rows, &patches, 1.0)?;
+        sum = Some(match sum {
+            Some(sum) => (widen(&sum)? + widen(&dw)?)?,
+            None => dw,
+        });
+    }
+    let dw = sum.ok_or_else(no_pictures)?;
     let k = shape.geometry.kernel;
     let dw = dw.reshape((shape.channels[1], k, k, shape.channels[0]))?;
     Ok(dw.permute((0, 3, 1, 2))?.contiguous()?)
@@ -242,6 +297,12 @@ fn to_weight(gradient: &Tensor, x: &Tensor, shape: &Shape) -> Result<Tensor> {
 
 /// What each number of the output is computed from: x [n, h, w, c] -> [n h' w', k k c].
 fn patches(x: &Tensor, shape: &Shape) -> Result<Tensor> {
+    if shape.is_linear() {
+        return as_rows(x);
+    }
+    if kernels::metal::serves(Kernel::Convolution, &[x]) {
+        return kernels::metal::convolution::patches(x, shape);
+    }
     let padding = shape.geometry.padding;
     let padded = x.pad_with_zeros(1, padding, padding)?;
     let padded = padded.pad_with_zeros(2, padding, padding)?;
@@ -253,6 +314,20 @@ fn patches(x: &Tensor, shape: &Shape) -> Result<Tensor> {
         }
     }
     as_rows(&Tensor::cat(&taps, D::Minus1)?)
+}
+
+/// What came of the parts, below each other.
+fn joined(parts: impl Iterator<Item = Result<Tensor>>) -> Result<Tensor> {
+    let parts: Vec<Tensor> = parts.collect::<Result<_>>()?;
+    match parts.as_slice() {
+        [] => Err(no_pictures()),
+        [whole] => Ok(whole.clone()),
+        several => Ok(Tensor::cat(several, 0)?),
+    }
+}
+
+fn no_pictures() -> Error {
+    Error::Data("a convolution of no pictures".to_owned())
 }
 
 /// W [o, c, k, k] -> [o, k k c].

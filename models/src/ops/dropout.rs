@@ -68,6 +68,9 @@ impl Dropout {
 
     /// x · m / (1 - p) with the mask m. Its own transpose, so backward applies it to the gradient.
     pub(crate) fn apply(&self, x: &Tensor) -> Result<Tensor> {
+        if kernels::metal::serves(Kernel::Dropout, &[x]) {
+            return kernels::metal::dropout::apply(x, self.mask()?);
+        }
         if kernels::cpu::serves(Kernel::Dropout, &[x]) {
             return kernels::cpu::dropout::apply(x, self.mask()?);
         }
@@ -106,7 +109,6 @@ impl Dropout {
     }
 }
 
-#[cfg(feature = "cuda")]
 /// Whether two places of one pass have the same mask, or none.
 pub(crate) fn are_alike(one: Option<&Dropout>, other: Option<&Dropout>) -> bool {
     let of = |it: &Dropout| (it.probability, it.key.number());

@@ -147,7 +147,7 @@ impl Matrix {
             return Ok(y);
         }
         let mut columns = Vec::new();
-        for part in weight.parts()? {
+        for part in weight.parts(x.dtype())? {
             let (rows, numbers) = part?;
             let of_part = |it: &Tensor| it.narrow(0, rows.start, rows.len());
             let others = more.iter().map(|term| of_part(term.weight));
@@ -179,7 +179,7 @@ impl Matrix {
             Self::Quantized(weight) => weight,
         };
         let mut total: Option<Tensor> = None;
-        for part in weight.parts()? {
+        for part in weight.parts(gradient.dtype())? {
             let (rows, numbers) = part?;
             let of_part = gradient.narrow(1, rows.start, rows.len())?.contiguous()?;
             let term = Term::new(&of_part, &numbers);

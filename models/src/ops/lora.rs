@@ -47,7 +47,6 @@ pub struct AdaptedLinear {
 
 impl AdaptedLinear {
     /// r: the rank of its adapter.
-    #[cfg(feature = "cuda")]
     pub(crate) fn rank(&self) -> Result<usize> {
         Ok(self.adapter.a.tensor().dim(0)?)
     }
@@ -57,6 +56,9 @@ impl AdaptedLinear {
 /// is not whole.
 pub fn linears_with_adapters(x: &Value, layers: &[AdaptedLinear]) -> Result<Vec<Value>> {
     let _profiled = profile::operation("linear with adapter");
+    if kernels::metal::lora::serves(x.tensor()) {
+        return kernels::metal::lora::linears_with_adapters(x, layers);
+    }
     #[cfg(feature = "cuda")]
     if kernels::cuda::lora::serves(x, layers) {
         return kernels::cuda::lora::linears_with_adapters(x, layers);
@@ -81,9 +83,6 @@ pub fn linear_with_adapter(
 ) -> Result<Value> {
     let _profiled = profile::operation("linear with adapter");
     let weight = weight.into().matrix();
-    if kernels::metal::lora::serves(x.tensor()) {
-        return kernels::metal::lora::linear_with_adapter(x, weight, bias, adapter);
-    }
     let rows = as_rows(x.tensor())?;
     let dropout = adapter.dropout.clone();
     let dropped = match &dropout {

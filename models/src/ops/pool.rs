@@ -96,8 +96,11 @@ impl Windows {
     }
 }
 
-/// The largest numbers, and the tap of the window where each was: [n, h', w', c], the latter u8.
+/// The largest numbers, and the tap of the window where each was: [n, h', w', c], the latter u8, or u32 on Metal.
 fn largest(x: &Tensor, shape: &Windows) -> Result<(Tensor, Tensor)> {
+    if kernels::metal::serves(Kernel::Pool, &[x]) {
+        return kernels::metal::pool::largest(x, shape);
+    }
     if kernels::cpu::serves(Kernel::Pool, &[x]) {
         return kernels::cpu::pool::largest(x, shape);
     }
@@ -134,6 +137,9 @@ fn largest(x: &Tensor, shape: &Windows) -> Result<(Tensor, Tensor)> {
 
 /// The gradient of x [n, h, w, c] from g [n, h', w', c].
 fn largest_back(gradient: &Tensor, chosen: &Tensor, shape: &Windows) -> Result<Tensor> {
+    if kernels::metal::serves(Kernel::Pool, &[gradient]) {
+        return kernels::metal::pool::largest_back(gradient, chosen, shape);
+    }
     if kernels::cpu::serves(Kernel::Pool, &[gradient]) {
         return kernels::cpu::pool::largest_back(gradient, chosen, shape);
     }

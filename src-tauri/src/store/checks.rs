@@ -85,7 +85,7 @@ impl CheckReport {
         if !checked.composed.is_empty() {
             let names = checked.composed.join(", ");
             sentences.push(format!(
-                "Runs compute {names} without special kernels: slower, but correct."
+                "Runs compute {names} without special kernels, which failed here or took longer."
             ));
         }
         for dtype in &checked.refused_dtypes {
@@ -118,6 +118,8 @@ impl CheckReport {
             verdict.as_str().unwrap_or_default().to_owned(),
             error,
             millis(row.device_millis),
+            row.composed_millis
+                .map_or(String::new(), |it| format!("composed {it:.2} ms")),
             row.cpu_millis
                 .map_or(String::new(), |it| format!("CPU {it:.2} ms")),
             message,
@@ -141,7 +143,7 @@ impl CheckReport {
             let answer = if step.problem.is_none() { "yes" } else { "no" };
             text += &format!("- {}: {answer}\n", step.name);
         }
-        text += "\n| Operation | Dtype | Verdict | Error | Device | CPU | |\n|---|---|---|---|---|---|---|\n";
+        text += "\n| Operation | Dtype | Verdict | Error | Device | Without its kernel | CPU | |\n|---|---|---|---|---|---|---|---|\n";
         for row in &self.rows {
             // A compiler's words have lines.
             let cells = self.cells(row).join(" | ").replace('\n', " ");

@@ -45,6 +45,8 @@ pub fn all(gpu: &Gpu, storage: &str) -> Result<(), String> {
         3 * v * r * size,
     )?;
     let (rows, rank) = (16_384, 16);
+    let [deep, one] = [rank as u32, 1f32.to_bits()];
+    let values = [rows as u32, w, deep, one, deep, deep, 0, 0];
     let slots = [
         numbers(rows * rank),
         numbers(width * rank),
@@ -54,7 +56,7 @@ pub fn all(gpu: &Gpu, storage: &str) -> Result<(), String> {
     show(
         "add_low_rank",
         &slots,
-        &[rows as u32, w, rank as u32, 1f32.to_bits()],
+        &values,
         [2, rows as u32 / 4],
         2 * n * size,
     )?;

@@ -66,6 +66,8 @@ pub(crate) enum Data<'a> {
     /// So many zeros in f32, to be written.
     EmptyWide(usize),
     Whole(&'a [u32]),
+    /// So many zeros of that kind, to be written.
+    EmptyWhole(usize),
 }
 
 /// One field of the values that are handed over.
@@ -133,7 +135,7 @@ impl Check<'_> {
                 .flat_map(|it| (*it as f32).to_le_bytes())
                 .collect(),
             Data::Whole(it) => it.iter().flat_map(|it| it.to_le_bytes()).collect(),
-            Data::EmptyWide(count) => vec![0; count * 4],
+            Data::EmptyWide(count) | Data::EmptyWhole(count) => vec![0; count * 4],
         }
     }
 

@@ -575,6 +575,8 @@ export type CheckRowView = {
 	error: number | null,
 	tolerance: number | null,
 	deviceMillis: number | null,
+	/**  The same without the kernel that we have for it, where that was measured. */
+	composedMillis: number | null,
 	cpuMillis: number | null,
 	/**  The device's own words. */
 	message: string | null,
@@ -2556,7 +2558,7 @@ export type UserView = {
 export type Verdict = 
 /**  As exact as rounding allows. */
 "ok" | 
-/**  Exact, but clearly slower than the CPU. */
+/**  Exact, but clearly slower than the CPU, or than without its kernel. */
 "slow" | 
 /**  Further off than rounding explains. */
 "inexact" | 

@@ -39,6 +39,7 @@ kernels! {
     Rope: "rope",
     Embedding: "embedding",
     HeadCrossEntropy: "head_cross_entropy",
+    Classify: "classify",
     Linear: "linear",
     Lora: "lora",
     Dropout: "dropout",

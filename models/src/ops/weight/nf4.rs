@@ -5,7 +5,7 @@
 //! scale of its block: two codes a byte, the first in the upper half. Scales can be in codes of 8 bits themselves ("double
 //! quantization"), with one f32 for 256 of them and what all have in common.
 //!
-//! On a processor a loop widens the codes; elsewhere the table is looked up by candle.
+//! On a processor a loop widens the codes, and on Metal a kernel; elsewhere the table is looked up by candle.
 
 use std::ops::Range;
 
@@ -14,7 +14,13 @@ use rayon::prelude::*;
 
 use crate::{
     Error, Result,
-    ops::{codebook, kernels::cpu::Numbers},
+    ops::{
+        codebook,
+        kernels::{
+            cpu::Numbers,
+            metal::codes::{self, CodedScales, Codes, Nested},
+        },
+    },
 };
 
 /// Numbers of a block, where it is made here.
@@ -23,6 +29,8 @@ const BLOCK: usize = 64;
 const SCALES: usize = 256;
 /// What stands for 0 as a divisor.
 const MIN_DIVISOR: f32 = 1e-38;
+/// What kernels read codes in: words of so many bytes.
+const WORD: usize = 4;
 /// Blocks that one task widens.
 const BLOCKS_OF_TASK: usize = 256;
 
@@ -31,7 +39,7 @@ const BLOCKS_OF_TASK: usize = 256;
 pub struct Nf4 {
     shape: [usize; 2],
     block: usize,
-    /// Two codes a byte, of whole blocks: what lies behind the last number is 0.
+    /// Two codes a byte, of whole blocks and words: what lies behind the last number is 0.
     codes: Tensor,
     scales: Scales,
     /// The two numbers of each byte [256, 2].
@@ -43,7 +51,7 @@ pub struct Nf4 {
 enum Scales {
     Plain(Tensor),
     Nested {
-        /// Of whole groups: what lies behind the last is 0.
+        /// Of whole groups and words: what lies behind the last is 0.
         codes: Tensor,
         /// Codes that share a number of `largest`.
         group: usize,
@@ -200,7 +208,7 @@ impl StoredNf4 {
         if self.block == 0 || !self.block.is_multiple_of(2) || codes.len() < count.div_ceil(2) {
             return Err(few("codes", codes.len(), self.shape));
         }
-        codes.resize(blocks * self.block / 2, 0);
+        codes.resize((blocks * self.block / 2).next_multiple_of(WORD), 0);
         let bytes = codes.len();
         let scales = match self.scales {
             StoredScales::Plain(scales) if scales.len() >= blocks => {
@@ -219,9 +227,10 @@ impl StoredNf4 {
                 && values.len() == 256 =>
             {
                 let groups = largest.len();
-                codes.resize(groups * group, 0);
+                let count = (groups * group).next_multiple_of(WORD);
+                codes.resize(count, 0);
                 Scales::Nested {
-                    codes: Tensor::from_vec(codes, groups * group, device)?,
+                    codes: Tensor::from_vec(codes, count, device)?,
                     group,
                     largest: Tensor::from_vec(largest, (groups, 1), device)?,
                     offset: offset.into(),
@@ -280,8 +289,46 @@ impl Nf4 {
         self.codes.device()
     }
 
-    /// What some rows stand for, in f32: [rows, i].
-    pub fn widen(&self, rows: Range<usize>) -> Result<Tensor> {
+    /// What some rows stand for in a dtype that is computed in: [rows, i].
+    pub fn widen(&self, rows: Range<usize>, dtype: DType) -> Result<Tensor> {
+        let shape = (rows.len(), self.shape[1]);
+        if codes::serves(self.device(), dtype) {
+            return codes::widen(&self.as_codes(), rows.start * shape.1, shape, dtype);
+        }
+        Ok(self.widen_to_f32(rows)?.to_dtype(dtype)?)
+    }
+
+    fn as_codes(&self) -> Codes<'_> {
+        let scales = match &self.scales {
+            Scales::Plain(scales) => CodedScales {
+                largest: scales,
+                nested: None,
+            },
+            Scales::Nested {
+                codes,
+                group,
+                largest,
+                offset,
+                values,
+            } => CodedScales {
+                largest,
+                nested: Some(Nested {
+                    codes,
+                    values,
+                    group: *group,
+                    offset: *offset,
+                }),
+            },
+        };
+        Codes {
+            codes: &self.codes,
+            pairs: &self.pairs,
+            block: self.block,
+            scales,
+        }
+    }
+
+    fn widen_to_f32(&self, rows: Range<usize>) -> Result<Tensor> {
         let width = self.shape[1];
         let numbers = rows.start * width..rows.end * width;
         match self.device() {
@@ -319,8 +366,10 @@ impl Nf4 {
                 offset,
                 values,
             } => {
-                let scales = values.index_select(&codes.to_dtype(DType::U32)?, 0)?;
-                let scales = scales.reshape((largest.dim(0)?, *group))?;
+                let groups = largest.dim(0)?;
+                let codes = codes.narrow(0, 0, groups * group)?.to_dtype(DType::U32)?;
+                let scales = values.index_select(&codes, 0)?;
+                let scales = scales.reshape((groups, *group))?;
                 (scales.broadcast_mul(largest)?.flatten_all()? + *offset)?
             }
         })

@@ -2,7 +2,7 @@
 
 use std::{ops::Range, sync::Arc};
 
-use candle_core::{Tensor, quantized::QTensor};
+use candle_core::{DType, Tensor, quantized::QTensor};
 
 use super::nf4::Nf4;
 use crate::{Error, Result};
@@ -90,18 +90,26 @@ impl Quantized {
 
     /// What some of its rows stand for, in f32: [rows, i].
     pub fn widen(&self, rows: Range<usize>) -> Result<Tensor> {
+        self.widen_to(rows, DType::F32)
+    }
+
+    /// The same in a dtype that is computed in.
+    fn widen_to(&self, rows: Range<usize>, dtype: DType) -> Result<Tensor> {
         match &self.blocks {
-            Blocks::Nf4(blocks) => blocks.widen(rows),
+            Blocks::Nf4(blocks) => blocks.widen(rows, dtype),
             Blocks::Ggml {
                 blocks,
                 row_numbers,
-            } => Ok(blocks.embedding(&row_numbers.narrow(0, rows.start, rows.len())?)?),
+            } => {
+                let rows = row_numbers.narrow(0, rows.start, rows.len())?;
+                Ok(blocks.embedding(&rows)?.to_dtype(dtype)?)
+            }
         }
     }
 
     /// Whether all of its numbers are.
     pub fn is_finite(&self) -> Result<bool> {
-        for part in self.parts()? {
+        for part in self.parts(DType::F32)? {
             let (_, numbers) = part?;
             if !numbers.sum_all()?.to_scalar::<f32>()?.is_finite() {
                 return Ok(false);
@@ -110,15 +118,16 @@ impl Quantized {
         Ok(true)
     }
 
-    /// Its rows, in parts, each with its numbers [rows, i] in f32.
+    /// Its rows, in parts, each with its numbers [rows, i] in a dtype that is computed in.
     pub(crate) fn parts(
         &self,
+        dtype: DType,
     ) -> Result<impl Iterator<Item = Result<(Range<usize>, Tensor)>> + '_> {
         let (rows, _) = self.dims2()?;
         let starts = (0..rows).step_by(self.part_rows);
         Ok(starts.map(move |start| {
             let part = start..(start + self.part_rows).min(rows);
-            let numbers = self.widen(part.clone())?;
+            let numbers = self.widen_to(part.clone(), dtype)?;
             Ok((part, numbers))
         }))
     }

@@ -14,7 +14,7 @@ use crate::{
     arch::{config::DecoderConfig, network::NetworkConfig, trm::CausalTrmConfig},
     checkpoint::quantize::Quantization,
     device::{RequestedDevice, dtype::Dtype},
-    ops::weight::PART_ELEMENTS,
+    ops::{kernels::metal::attention::MAX_WEIGHTS, weight::PART_ELEMENTS},
     train::{
         estimate::{Estimate, MemoryGroup, MemoryPart, program_bytes},
         plan::TrainPlan,
@@ -372,6 +372,16 @@ impl Shape {
         self.tokens * self.heads * self.length
     }
 
+    /// How many of them Metal has at once, and whether it keeps them: its own kernels take slices of what is too much.
+    fn scores_on_metal(&self, plan: &TrainPlan<LanguagePlan>) -> (u128, bool) {
+        let most = MAX_WEIGHTS as u128;
+        let composed = plan.run.avoid_kernels.iter().any(|it| it == "attention");
+        match composed || self.scores() <= most {
+            true => (self.scores(), true),
+            false => (most, false),
+        }
+    }
+
     fn kept(&self, plan: &TrainPlan<LanguagePlan>) -> Kept {
         let bytes = plan.run.dtype.compute.bytes() as u128;
         let lora = plan.task.lora.as_ref();
@@ -380,7 +390,7 @@ impl Shape {
         let feed_forward = self.layer(Keeps::FeedForward) * bytes;
         let norms = (self.layer(Keeps::Norms) + self.tokens * rank as u128) * bytes;
         // On a processor, attention goes along each row and keeps no scores. On CUDA they exist for one layer at a time, as
-        // numbers and as f32, forward and backward; the composed operations on Metal keep those of each layer.
+        // numbers and as f32, forward and backward; Metal keeps those of each layer, unless they are too many.
         let [copies_cpu, copies_cuda, copies_composed] = LOGIT_COPIES;
         let (chunk, copies, passing_scores) = match plan.run.device {
             RequestedDevice::Cpu => (LOGIT_BYTES_CPU, copies_cpu, 0),
@@ -389,8 +399,9 @@ impl Shape {
                 (LOGIT_BYTES_GPU, copies_cuda, scores)
             }
             _ => {
-                attention += self.scores() * bytes;
-                (LOGIT_BYTES_GPU, copies_composed, self.scores() * 8)
+                let (scores, are_kept) = self.scores_on_metal(plan);
+                attention += if are_kept { scores * bytes } else { 0 };
+                (LOGIT_BYTES_GPU, copies_composed, scores * 8)
             }
         };
         // Of checkpointed layers, each keeps its input, and the one that is gone back through all of it.
@@ -470,7 +481,10 @@ impl Shape {
             .filter(|(_, numbers)| *numbers > 0)
             .map(|(_, numbers)| lost(self.tokens * numbers, bytes))
             .sum();
-        let scores = lost(self.scores(), bytes);
+        let scores = match self.scores_on_metal(plan) {
+            (scores, true) => lost(scores, bytes),
+            (_, false) => 0,
+        };
         let layers = match plan.run.gradient_checkpointing {
             true => self.again,
             false => self.kept_layers,

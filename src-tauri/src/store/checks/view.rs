@@ -53,6 +53,8 @@ pub(crate) struct CheckRowView {
     error: Option<f64>,
     tolerance: Option<f64>,
     device_millis: Option<f64>,
+    /// The same without the kernel that we have for it, where that was measured.
+    composed_millis: Option<f64>,
     cpu_millis: Option<f64>,
     /// The device's own words.
     message: Option<String>,
@@ -86,6 +88,7 @@ impl From<&CheckRow> for CheckRowView {
             error: row.error,
             tolerance: Some(row.tolerance).filter(|tolerance| *tolerance > 0.0),
             device_millis: row.device_millis,
+            composed_millis: row.composed_millis,
             cpu_millis: row.cpu_millis,
             message: row.message.clone(),
             instead: row.fallback.map(instead).map(str::to_owned),

@@ -1,9 +1,9 @@
-//! A softmax of scores over each query's run of keys, and its way back.
+//! A softmax of scores over each query's run of keys and its way back, and attention of a query that is alone.
 
 use super::each;
 use crate::check::{
     Check,
-    Data::{Numbers, Whole},
+    Data::{Empty, Numbers, Whole},
     Field::{F, U},
 };
 
@@ -85,4 +85,53 @@ fn runs(queries: usize, keys: usize) -> Vec<u32> {
     let half = keys / 2;
     let run = |i: usize| [i * 7 % half, i * 7 % half + 1 + i * 5 % half];
     (0..queries).flat_map(run).map(|it| it as u32).collect()
+}
+
+/// Keys in several parts and in one, of rows with runs of their own, in a cache that has room for more.
+pub(crate) fn next_attention(check: &mut Check) {
+    let (rows, heads, shared_by) = (2, 4, 2);
+    let width = if check.storage.lanes() == 4 { 24 } else { 7 };
+    let (capacity, key_heads) = (700, heads / shared_by);
+    let runs = [3u32, 600, 0, 70];
+    let q = check.storage.normal(1, rows * heads * width, 1.0);
+    let cached = rows * capacity * key_heads * width;
+    let [k, v] = [2, 3].map(|seed| check.storage.normal(seed, cached, 1.0));
+    let apart = [capacity * key_heads * width, key_heads * width, width];
+    let scale = 0.3;
+    for cap in [0.0, 5.0] {
+        let mut want = vec![0.0; q.len()];
+        for query in 0..rows * heads {
+            let (row, head) = (query / heads, query % heads);
+            let at =
+                |key: u32| row * apart[0] + key as usize * apart[1] + head / shared_by * apart[2];
+            let keys = runs[2 * row]..runs[2 * row + 1];
+            let score = |key: u32| {
+                let dot = (0..width).map(|i| q[query * width + i] * k[at(key) + i]);
+                let z = dot.sum::<f64>() * scale;
+                if cap > 0.0 { cap * (z / cap).tanh() } else { z }
+            };
+            let weights: Vec<f64> = keys.clone().map(|key| score(key).exp()).collect();
+            let all: f64 = weights.iter().sum();
+            for (weight, key) in weights.iter().zip(keys) {
+                for i in 0..width {
+                    want[query * width + i] += weight / all * v[at(key) + i];
+                }
+            }
+        }
+        let data = [
+            Numbers(&q),
+            Numbers(&k),
+            Numbers(&v),
+            Whole(&runs),
+            Empty(q.len()),
+        ];
+        let sizes = [
+            rows, heads, shared_by, width, apart[0], apart[1], apart[2], 0,
+        ];
+        let mut fields = sizes.map(U).to_vec();
+        fields.extend([F(scale), F(cap), U(0), U(0)]);
+        if let Some(out) = check.run("next_attention", &data, &fields, [3, 1]) {
+            check.same(&format!("next_attention: cap {cap}"), &out[4], &want);
+        }
+    }
 }

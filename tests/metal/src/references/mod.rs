@@ -4,9 +4,11 @@ mod attention;
 mod gates;
 mod losses;
 mod norms;
+mod pictures;
 mod positions;
 mod products;
 mod updates;
+mod weights;
 
 use crate::check::Check;
 
@@ -19,9 +21,17 @@ pub(crate) const FAMILIES: &[(&str, fn(&mut Check))] = &[
     ("halves", gates::halves),
     ("rotate", positions::rotate),
     ("masked_softmax", attention::masked_softmax),
+    ("next_attention", attention::next_attention),
     ("cross_entropy", losses::cross_entropy),
     ("add_low_rank", products::add_low_rank),
+    ("gather", products::gather),
     ("add_rows", updates::add_rows),
+    ("dropout", weights::dropout),
+    ("classify", losses::classify),
+    ("widen_codes", weights::widen_codes),
+    ("patches", pictures::patches),
+    ("max_pool", pictures::max_pool),
+    ("batch", pictures::batch_norm),
     ("adamw", updates::adamw),
     ("squares", updates::squares),
 ];

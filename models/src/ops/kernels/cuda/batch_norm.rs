@@ -5,7 +5,10 @@ use candle_core::{DType, Tensor};
 use super::{Launch, PACK, in_packs, output, pictures::PICTURES, serves as serves_tensors};
 use crate::{
     Result,
-    ops::{batch_norm::Then, kernels::Kernel},
+    ops::{
+        batch_norm::{Rows, Then},
+        kernels::Kernel,
+    },
 };
 
 /// Threads of a block that adds up, and the most packs of channels that it has.
@@ -28,14 +31,6 @@ pub(crate) fn serves(tensors: &[&Tensor]) -> Result<bool> {
             .first()
             .is_some_and(|it| it.dims()[1].is_multiple_of(PACK));
     Ok(fits && in_packs(tensors)?)
-}
-
-/// What is computed from: x [n, d] with what follows it.
-#[derive(Clone, Copy)]
-pub(crate) struct Rows<'a> {
-    pub(crate) x: &'a Tensor,
-    pub(crate) residual: Option<&'a Tensor>,
-    pub(crate) then: Then,
 }
 
 /// Mean, variance, ρ, w ρ and e - μ w ρ of the columns of [n, d] -> [5, d], f32.

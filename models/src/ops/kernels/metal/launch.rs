@@ -106,6 +106,18 @@ impl Launch {
         self.groups([groups, 1])
     }
 
+    /// A thread for each of so many lines, however many numbers they have.
+    pub(super) fn for_lines(self, count: usize) -> Result<()> {
+        let groups = count.div_ceil(self.text.threads);
+        self.groups([groups, 1])
+    }
+
+    /// Groups of threads of which `across` have a column each, or a vector of columns, in each part of the rows.
+    pub(super) fn for_channels(self, width: usize, across: usize, parts: usize) -> Result<()> {
+        let groups = width.div_ceil(self.lanes() * across);
+        self.groups([groups, parts])
+    }
+
     /// A thread for each column, or for each vector of columns, in each part of the rows.
     pub(super) fn for_columns(self, width: usize, parts: usize) -> Result<()> {
         let groups = self.groups_of(width);

@@ -1,22 +1,27 @@
-//! A linear layer with a low-rank adapter: candle's products, of which the widening ones of the adapter are added to what is there
-//! already, in one pass.
+//! Linear layers of one input with their low-rank adapters: candle's products, of which the widening ones of the adapters are added
+//! to what is there already, in one pass.
 //!
-//! Saves x, and z times the scale. The adapter is converted to the dtype of x once, and kept so for the way back.
+//! The adapters are put side by side in the dtype of x by one launch, forward, and kept so for the way back: A of all layers below
+//! each other is one matrix, by which z of all layers is one thin product, and so are dA and, with dropout, the adapters' share of dx.
+//! Saves x, z times the scale, and the adapters.
 
-use candle_core::Tensor;
+use std::{cell::RefCell, rc::Rc};
+
+use candle_core::{DType, Tensor};
 
 use super::{
-    in_dtype,
+    broken, in_dtype,
     launch::{Launch, MAX_GROUPS},
-    output_like, side_by_side,
+    output, side_by_side,
 };
 use crate::{
     Result,
     ops::{
         as_rows,
+        dropout::{self, Dropout},
         kernels::Kernel,
         linear::{Term, project, project_back, weight_gradient},
-        lora::Adapter,
+        lora::AdaptedLinear,
         rows_like,
         sum::sum,
         weight::Matrix,
@@ -29,77 +34,252 @@ const KERNEL: Kernel = Kernel::Lora;
 /// Rows that a group of threads takes.
 const GROUP_ROWS: usize = 4;
 
-/// Whether a layer with this input is computed here.
+/// Tensors that are put side by side by a launch.
+const SLOTS: usize = 8;
+
+/// Whether layers with this input are computed here.
 pub(crate) fn serves(x: &Tensor) -> bool {
     let rows = x.elem_count() / x.dims().last().copied().unwrap_or(1).max(1);
     super::serves(KERNEL, &[x]) && rows <= GROUP_ROWS * MAX_GROUPS
 }
 
-/// See [`linear_with_adapter`](crate::ops::lora::linear_with_adapter).
-pub(crate) fn linear_with_adapter(
-    x: &Value,
-    weight: Matrix,
-    bias: Option<&Value>,
-    adapter: &Adapter,
-) -> Result<Value> {
-    let rows = as_rows(x.tensor())?;
-    let dropout = adapter.dropout.clone();
-    let dropped = match &dropout {
-        Some(dropout) => dropout.apply(&rows)?,
-        None => rows.clone(),
-    };
-    let learned = [&adapter.a, &adapter.b].map(Value::tensor);
-    let dtypes = learned.map(Tensor::dtype);
-    let narrow = |it: &Tensor| side_by_side(&in_dtype(it, rows.dtype())?);
-    let (a, b) = (narrow(learned[0])?, narrow(learned[1])?);
-    let z = project(KERNEL, &[Term::new(&dropped, &a)], None)?;
-    let y = weight.project(KERNEL, &rows, &[], bias.map(Value::tensor))?;
-    let z = add_low_rank("add_low_rank", &z, &b, &y, adapter.scale)?;
-    let y = rows_like(&y, x.tensor())?;
-
-    let (like, scale) = (x.tensor().clone(), adapter.scale);
-    let wants_x = x.wants_gradient();
-    let backward = move |gradient: Tensor| {
-        let gradient = as_rows(&gradient)?;
-        let dropped = match &dropout {
-            Some(dropout) => dropout.apply(&rows)?,
-            None => rows,
-        };
-        let db = in_dtype(&weight_gradient(KERNEL, &gradient, &z, 1.0)?, dtypes[1])?;
-        let mut dz = project_back(KERNEL, &[Term::new(&gradient, &b)])?;
-        let dx = match (wants_x, &dropout) {
-            (false, _) => {
-                dz = dz.affine(scale, 0.0)?;
-                None
-            }
-            (true, None) => {
-                let dx = weight.project_back(KERNEL, &gradient, &[])?;
-                dz = add_low_rank("add_low_rank_back", &dz, &a, &dx, scale)?;
-                Some(dx)
-            }
-            (true, Some(dropout)) => {
-                dz = dz.affine(scale, 0.0)?;
-                let through_adapter =
-                    dropout.apply(&project_back(KERNEL, &[Term::new(&dz, &a)])?)?;
-                let dx = weight.project_back(KERNEL, &gradient, &[])?;
-                Some(sum(KERNEL, &dx, &through_adapter)?)
-            }
-        };
-        let da = in_dtype(&weight_gradient(KERNEL, &dz, &dropped, 1.0)?, dtypes[0])?;
-        let dx = dx.map(|it| rows_like(&it, &like)).transpose()?;
-        Ok(vec![dx, Some(da), Some(db)])
-    };
-    Ok(Value::record(y, &[x, &adapter.a, &adapter.b], backward))
+/// See [`linears_with_adapters`](crate::ops::lora::linears_with_adapters).
+pub(crate) fn linears_with_adapters(x: &Value, layers: &[AdaptedLinear]) -> Result<Vec<Value>> {
+    match are_alike(x, layers) {
+        true => together(x, layers),
+        false => {
+            let each = layers.chunks(1).map(|layer| together(x, layer));
+            Ok(each.collect::<Result<Vec<_>>>()?.concat())
+        }
+    }
 }
 
-/// Adds scale · z Bᵀ of z [n, r] and B [o, r] to y [n, o] in place, or scale · z A of A [r, i] on the way back; returns scale · z.
-fn add_low_rank(name: &str, z: &Tensor, factor: &Tensor, y: &Tensor, scale: f64) -> Result<Tensor> {
-    let ((rows, rank), (_, width)) = (z.dims2()?, y.dims2()?);
-    let scaled = output_like(z)?;
-    Launch::of(name, y.dtype(), &[rank, width])?
-        .tensors(&[z, factor, y, &scaled])?
-        .whole(&[rows, width, rank])?
-        .numbers(&[scale])
-        .for_columns(width, rows.div_ceil(GROUP_ROWS))?;
-    Ok(scaled)
+/// Whether layers can be computed together: with one dropout, and all with a way back or none. That of the first ends that of all.
+fn are_alike(x: &Value, layers: &[AdaptedLinear]) -> bool {
+    let mut dropouts = layers.iter().map(|it| it.adapter.dropout.as_ref());
+    let first = dropouts.next().flatten();
+    let learns = |it: &AdaptedLinear| [&it.adapter.a, &it.adapter.b].map(Value::wants_gradient);
+    let all_learn = layers.iter().all(|it| learns(it) == [true; 2]);
+    let none_learns = !x.wants_gradient() && layers.iter().all(|it| learns(it) == [false; 2]);
+    (all_learn || none_learns)
+        && dropouts.all(|it| dropout::are_alike(first, it))
+        && 2 * layers.len() <= SLOTS
+}
+
+/// One layer, as its products need it. i: numbers that go in, o: that come out, r: its rank.
+struct Layer {
+    weight: Matrix,
+    /// A [r, i] and B [o, r], in the dtype of x.
+    a: Tensor,
+    b: Tensor,
+    /// z times the scale [n, r].
+    scaled: Tensor,
+    /// Its first column in z of all layers.
+    start: usize,
+    scale: f64,
+    /// Those of A and B themselves.
+    dtypes: [DType; 2],
+}
+
+/// What the ways back of all layers write together. That of the first layer comes last.
+struct Back {
+    /// The gradient of z [n, R], R being all ranks: where it is added to dx anyway, in its place.
+    dz: Tensor,
+    /// Otherwise its parts, the last layer's first.
+    parts: Vec<Tensor>,
+    dx: Option<Tensor>,
+}
+
+fn together(x: &Value, layers: &[AdaptedLinear]) -> Result<Vec<Value>> {
+    let rows = side_by_side(&as_rows(x.tensor())?)?;
+    let dropout = layers.first().and_then(|it| it.adapter.dropout.clone());
+    let (a, here) = join(&rows, layers)?;
+    let z = project(KERNEL, &[Term::new(&dropped(&dropout, &rows)?, &a)], None)?;
+    let mut outputs = Vec::new();
+    for (layer, given) in here.iter().zip(layers) {
+        let bias = given.bias.as_ref().map(Value::tensor);
+        let y = layer.weight.project(KERNEL, &rows, &[], bias)?;
+        let own = z.narrow(1, layer.start, layer.a.dim(0)?)?;
+        layer.add("add_low_rank", [&own, &layer.b, &y, &layer.scaled])?;
+        outputs.push(rows_like(&y, x.tensor())?);
+    }
+
+    let (like, wants_x) = (x.tensor().clone(), x.wants_gradient());
+    let back = Rc::new(RefCell::new(None));
+    let record = |(index, (layer, y)): (usize, (Layer, Tensor))| {
+        let (rows, a, back, like) = (rows.clone(), a.clone(), back.clone(), like.clone());
+        let (dropout, dtypes) = (dropout.clone(), layer.dtypes);
+        let ranks: Vec<usize> = layers.iter().map(|it| it.rank()).collect::<Result<_>>()?;
+        let backward = move |gradient: Tensor| {
+            let gradient = as_rows(&gradient)?;
+            let back: &RefCell<Option<Back>> = &back;
+            let adds = wants_x && dropout.is_none();
+            let db = layer.back(&gradient, &a, [wants_x, adds], &mut back.borrow_mut())?;
+            let db = in_dtype(&db, dtypes[1])?;
+            if index > 0 {
+                return Ok(vec![Some(db)]);
+            }
+            let back = back.borrow_mut().take();
+            let Back { dz, mut parts, dx } = back.ok_or_else(|| broken("a way back twice"))?;
+            parts.reverse();
+            let dz = match parts.as_slice() {
+                [] => dz,
+                [only] => only.clone(),
+                several => Tensor::cat(several, 1)?,
+            };
+            let da = weight_gradient(KERNEL, &dz, &dropped(&dropout, &rows)?, 1.0)?;
+            let da = in_dtype(&da, dtypes[0])?;
+            let dx = match (dx, &dropout) {
+                (Some(dx), Some(dropout)) => {
+                    let through = project_back(KERNEL, &[Term::new(&dz, &a)])?;
+                    Some(sum(KERNEL, &dx, &dropout.apply(&through)?)?)
+                }
+                (dx, _) => dx,
+            };
+            let dx = dx.map(|it| rows_like(&it, &like)).transpose()?;
+            let mut gradients = vec![dx, Some(db)];
+            let mut start = 0;
+            for rank in ranks {
+                gradients.push(Some(da.narrow(0, start, rank)?));
+                start += rank;
+            }
+            Ok(gradients)
+        };
+        let mut inputs = vec![&layers[index].adapter.b];
+        if index == 0 {
+            inputs.insert(0, x);
+            inputs.extend(layers.iter().map(|it| &it.adapter.a));
+        }
+        Ok(Value::record(y, &inputs, backward))
+    };
+    let here = here.into_iter().zip(outputs);
+    here.enumerate().map(record).collect()
+}
+
+/// What adapters see of x.
+fn dropped(dropout: &Option<Dropout>, x: &Tensor) -> Result<Tensor> {
+    match dropout {
+        Some(dropout) => dropout.apply(x),
+        None => Ok(x.clone()),
+    }
+}
+
+/// A of all layers [R, i], and each layer with its part, in the dtype of x [n, i].
+fn join(rows: &Tensor, layers: &[AdaptedLinear]) -> Result<(Tensor, Vec<Layer>)> {
+    let parts = |of: fn(&AdaptedLinear) -> &Value| {
+        let parts = layers
+            .iter()
+            .map(move |it| in_dtype(of(it).tensor(), DType::F32));
+        parts.map(|it| side_by_side(&it?))
+    };
+    let parts = parts(|it| &it.adapter.a).chain(parts(|it| &it.adapter.b));
+    let parts: Vec<Tensor> = parts.collect::<Result<_>>()?;
+    let counts: Vec<usize> = parts.iter().map(Tensor::elem_count).collect();
+    let ends = counts.iter().scan(0, |end, count| {
+        *end += count;
+        Some(*end)
+    });
+    let ends: Vec<usize> = ends.collect();
+    let starts: Vec<usize> = ends
+        .iter()
+        .zip(&counts)
+        .map(|(end, count)| end - count)
+        .collect();
+    let all = output(ends.last().copied().unwrap_or(0), rows.dtype(), rows)?;
+    gather(&parts, [&counts, &starts], &all)?;
+
+    let (n, i) = rows.dims2()?;
+    let part = |at: usize| -> Result<Tensor> {
+        let numbers = all.narrow(0, starts[at], counts[at])?;
+        Ok(numbers.reshape(parts[at].shape())?)
+    };
+    let (mut made, mut start) = (Vec::new(), 0);
+    for (at, layer) in layers.iter().enumerate() {
+        let (a, b) = (part(at)?, part(layers.len() + at)?);
+        let rank = a.dim(0)?;
+        made.push(Layer {
+            weight: layer.weight.matrix(),
+            scaled: output((n, rank), rows.dtype(), rows)?,
+            a,
+            b,
+            start,
+            scale: layer.adapter.scale,
+            dtypes: [&layer.adapter.a, &layer.adapter.b].map(|it| it.tensor().dtype()),
+        });
+        start += rank;
+    }
+    Ok((all.narrow(0, 0, start * i)?.reshape((start, i))?, made))
+}
+
+/// Writes tensors in f32 into one, each from its start on.
+fn gather(parts: &[Tensor], [counts, starts]: [&[usize]; 2], all: &Tensor) -> Result<()> {
+    // In the place of what is missing, of which nothing is read.
+    let mut slots: Vec<&Tensor> = parts.iter().collect();
+    slots.resize(SLOTS, &parts[0]);
+    let filled = |of: &[usize]| {
+        let mut filled = of.to_vec();
+        filled.resize(SLOTS, 0);
+        filled
+    };
+    let largest = counts.iter().copied().max().unwrap_or_default();
+    Launch::of("gather", all.dtype(), &[counts, starts].concat())?
+        .tensors(&slots)?
+        .tensors(&[all])?
+        .whole(&filled(counts))?
+        .whole(&filled(starts))?
+        .for_tensors(largest, parts.len())
+}
+
+impl Layer {
+    /// Adds scale · z Bᵀ of z [n, r] and B [o, r] to y [n, o] in place, or scale · z A of A [r, i] on the way back, and writes
+    /// scale · z. The rows of z and of what is written may be parts of longer ones.
+    fn add(&self, name: &str, [z, factor, y, scaled]: [&Tensor; 4]) -> Result<()> {
+        let ((rows, rank), (_, width)) = (z.dims2()?, y.dims2()?);
+        let apart = [z.stride()[0], scaled.stride()[0]];
+        Launch::of(name, y.dtype(), &[&[rank, width][..], &apart].concat())?
+            .strided(&[z])
+            .tensors(&[factor, y])?
+            .strided(&[scaled])
+            .whole(&[rows, width, rank])?
+            .numbers(&[self.scale])
+            .whole(&apart)?
+            .for_columns(width, rows.div_ceil(GROUP_ROWS))
+    }
+
+    /// The gradient of B from that of y [n, o], which also goes into what all layers write. A of all layers is [R, i].
+    fn back(
+        &self,
+        gradient: &Tensor,
+        a: &Tensor,
+        [wants_x, adds]: [bool; 2],
+        back: &mut Option<Back>,
+    ) -> Result<Tensor> {
+        let mut made = match back.take() {
+            Some(made) => made,
+            None => Back {
+                dz: output((gradient.dim(0)?, a.dim(0)?), gradient.dtype(), gradient)?,
+                parts: Vec::new(),
+                dx: None,
+            },
+        };
+        let db = weight_gradient(KERNEL, gradient, &self.scaled, 1.0)?;
+        let dz = project_back(KERNEL, &[Term::new(gradient, &self.b)])?;
+        let through_weight = match wants_x {
+            true => Some(self.weight.project_back(KERNEL, gradient, &[])?),
+            false => None,
+        };
+        match &through_weight {
+            Some(dx) if adds => {
+                let own = made.dz.narrow(1, self.start, dz.dim(1)?)?;
+                self.add("add_low_rank_back", [&dz, &self.a, dx, &own])?;
+            }
+            _ => made.parts.push(dz.affine(self.scale, 0.0)?),
+        }
+        made.dx = match (made.dx.take(), through_weight) {
+            (Some(dx), Some(more)) => Some(sum(KERNEL, &dx, &more)?),
+            (before, more) => before.or(more),
+        };
+        *back = Some(made);
+        Ok(db)
+    }
 }

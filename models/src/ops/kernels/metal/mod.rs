@@ -7,13 +7,19 @@
 
 pub(crate) mod adamw;
 pub(crate) mod attention;
+pub(crate) mod batch_norm;
+pub(crate) mod classify;
+pub(crate) mod codes;
+pub(crate) mod convolution;
 pub(crate) mod cross_entropy;
+pub(crate) mod dropout;
 pub(crate) mod embedding;
 pub(crate) mod gated;
 mod launch;
 pub(crate) mod lora;
 mod msl;
 pub(crate) mod norm;
+pub(crate) mod pool;
 pub(crate) mod rope;
 pub(crate) mod squares;
 
@@ -77,22 +83,29 @@ fn texts_of(kernel: Kernel) -> &'static [&'static str] {
         Kernel::Rope => &["rotate"],
         Kernel::Embedding => &["add_rows"],
         Kernel::HeadCrossEntropy => &["cross_entropy"],
-        Kernel::Lora => &["add_low_rank", "add_low_rank_back"],
-        Kernel::Attention => &["masked_softmax", "masked_softmax_back"],
+        Kernel::Lora => &["gather", "add_low_rank", "add_low_rank_back"],
+        Kernel::Attention => &["masked_softmax", "masked_softmax_back", "next_attention"],
         Kernel::Gated => &["gated", "gated_back"],
         Kernel::FeedForward => &["halves", "halves_back"],
+        Kernel::Dropout => &["dropout"],
+        Kernel::Classify => &["classify"],
+        // Products are candle's, of numbers that weights in codes first become.
+        Kernel::Linear => &["widen_codes"],
+        Kernel::Convolution => &["patches", "patches_back"],
+        Kernel::BatchNorm => &[
+            "batch_sums",
+            "batch_channels",
+            "batch_follow",
+            "batch_apply",
+            "batch_slope_sums",
+            "batch_slopes",
+            "batch_back",
+        ],
+        Kernel::Pool => &["max_pool", "max_pool_back"],
         Kernel::Adamw => &["adamw"],
         Kernel::GradientNorm => &["squares"],
-        // Composed of candle's: products, and what comes next.
-        Kernel::Linear
-        | Kernel::Dropout
-        | Kernel::Add
-        | Kernel::Scale
-        | Kernel::Convolution
-        | Kernel::BatchNorm
-        | Kernel::Pool
-        | Kernel::Sgd
-        | Kernel::NextToken => &[],
+        // Composed of candle's.
+        Kernel::Add | Kernel::Scale | Kernel::Sgd | Kernel::NextToken => &[],
     }
 }
 

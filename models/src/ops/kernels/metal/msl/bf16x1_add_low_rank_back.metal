@@ -12,6 +12,10 @@ struct LowRank {
     uint width;
     uint rank;
     float scale;
+    uint z_apart;
+    uint scaled_apart;
+    uint pad0_;
+    uint pad1_;
 };
 constant uint LANES = 1u;
 constant uint THREADS = 256u;
@@ -98,8 +102,8 @@ struct bf16x1_add_low_rank_backInput {
         bool loop_init = true;
         while(true) {
             if (!loop_init) {
-                uint _e37 = i;
-                i = _e37 + THREADS;
+                uint _e54 = i;
+                i = _e54 + THREADS;
             }
             loop_init = false;
             uint _e14 = i;
@@ -108,75 +112,81 @@ struct bf16x1_add_low_rank_backInput {
                 break;
             }
             {
-                uint _e19 = i;
-                uint at_1 = (first * deep) + _e19;
+                uint _e18 = i;
+                uint row_1 = first + (_e18 / deep);
                 uint _e23 = low.rows;
-                if (at_1 < (_e23 * deep)) {
-                    Stored _e30 = z_1[at_1];
-                    Wide _e31 = widen(_e30);
-                    float _e34 = low.scale;
-                    Stored _e36 = narrow(_e31 * _e34);
-                    scaled[at_1] = _e36;
+                if (row_1 >= _e23) {
+                    break;
                 }
+                uint _e28 = low.z_apart;
+                uint _e32 = i;
+                Stored _e36 = z_1[((row_1 * _e28) / LANES) + (_e32 % deep)];
+                Wide _e37 = widen(_e36);
+                uint _e41 = low.scaled_apart;
+                uint _e45 = i;
+                float _e51 = low.scale;
+                Stored _e53 = narrow(_e37 * _e51);
+                scaled[((row_1 * _e41) / LANES) + (_e45 % deep)] = _e53;
             }
         }
     }
     uint column_2 = (group.x * THREADS) + thread_;
-    uint _e46 = low.width;
-    if (column_2 >= (_e46 / LANES)) {
+    uint _e63 = low.width;
+    if (column_2 >= (_e63 / LANES)) {
         return;
     }
-    uint _e52 = low.rows;
-    uint last = _e52 - 1u;
-    metal::uint4 rows = metal::min(metal::uint4(first, first + 1u, first + 2u, first + 3u), metal::uint4(last)) * deep;
+    uint _e69 = low.rows;
+    uint last = _e69 - 1u;
+    uint _e83 = low.z_apart;
+    metal::uint4 rows = (metal::min(metal::uint4(first, first + 1u, first + 2u, first + 3u), metal::uint4(last)) * _e83) / metal::uint4(1u);
     bool loop_init_1 = true;
     while(true) {
         if (!loop_init_1) {
-            uint _e120 = k;
-            k = _e120 + 1u;
+            uint _e143 = k;
+            k = _e143 + 1u;
         }
         loop_init_1 = false;
-        uint _e75 = k;
-        if (_e75 < deep) {
+        uint _e98 = k;
+        if (_e98 < deep) {
         } else {
             break;
         }
         {
-            uint _e77 = k;
-            Wide _e78 = factor_part(column_2, _e77, factor, low);
-            float _e79 = sum0_;
-            uint _e82 = k;
-            Stored _e85 = z_1[rows.x + _e82];
-            Wide _e86 = widen(_e85);
-            Wide _e87 = times_part(_e86, _e78);
-            sum0_ = _e79 + _e87;
-            float _e89 = sum1_;
-            uint _e92 = k;
-            Stored _e95 = z_1[rows.y + _e92];
-            Wide _e96 = widen(_e95);
-            Wide _e97 = times_part(_e96, _e78);
-            sum1_ = _e89 + _e97;
-            float _e99 = sum2_;
-            uint _e102 = k;
-            Stored _e105 = z_1[rows.z + _e102];
-            Wide _e106 = widen(_e105);
-            Wide _e107 = times_part(_e106, _e78);
-            sum2_ = _e99 + _e107;
-            float _e109 = sum3_;
-            uint _e112 = k;
-            Stored _e115 = z_1[rows.w + _e112];
-            Wide _e116 = widen(_e115);
-            Wide _e117 = times_part(_e116, _e78);
-            sum3_ = _e109 + _e117;
+            uint _e100 = k;
+            Wide _e101 = factor_part(column_2, _e100, factor, low);
+            float _e102 = sum0_;
+            uint _e105 = k;
+            Stored _e108 = z_1[rows.x + _e105];
+            Wide _e109 = widen(_e108);
+            Wide _e110 = times_part(_e109, _e101);
+            sum0_ = _e102 + _e110;
+            float _e112 = sum1_;
+            uint _e115 = k;
+            Stored _e118 = z_1[rows.y + _e115];
+            Wide _e119 = widen(_e118);
+            Wide _e120 = times_part(_e119, _e101);
+            sum1_ = _e112 + _e120;
+            float _e122 = sum2_;
+            uint _e125 = k;
+            Stored _e128 = z_1[rows.z + _e125];
+            Wide _e129 = widen(_e128);
+            Wide _e130 = times_part(_e129, _e101);
+            sum2_ = _e122 + _e130;
+            float _e132 = sum3_;
+            uint _e135 = k;
+            Stored _e138 = z_1[rows.w + _e135];
+            Wide _e139 = widen(_e138);
+            Wide _e140 = times_part(_e139, _e101);
+            sum3_ = _e132 + _e140;
         }
     }
-    float _e122 = sum0_;
-    add_to(first, column_2, _e122, low, y);
-    float _e125 = sum1_;
-    add_to(first + 1u, column_2, _e125, low, y);
-    float _e128 = sum2_;
-    add_to(first + 2u, column_2, _e128, low, y);
-    float _e131 = sum3_;
-    add_to(first + 3u, column_2, _e131, low, y);
+    float _e145 = sum0_;
+    add_to(first, column_2, _e145, low, y);
+    float _e148 = sum1_;
+    add_to(first + 1u, column_2, _e148, low, y);
+    float _e151 = sum2_;
+    add_to(first + 2u, column_2, _e151, low, y);
+    float _e154 = sum3_;
+    add_to(first + 3u, column_2, _e154, low, y);
     return;
 }

@@ -6,6 +6,7 @@ using metal::uint;
 
 typedef ushort Stored;
 typedef float Wide;
+typedef uint Index;
 struct type_3 {
     metal::float2 inner[64];
 };
@@ -58,13 +59,13 @@ float largest_of(
     return x_3;
 }
 
-uint indices(
+Index indices(
     uint start
 ) {
     return start;
 }
 
-uint splat(
+Index splat(
     uint x_4
 ) {
     return x_4;
@@ -199,9 +200,9 @@ struct bf16x1_masked_softmaxInput {
                 }
                 {
                     uint _e57 = i;
-                    uint _e60 = indices(_e57 * LANES);
-                    uint _e62 = splat(run.x);
-                    uint _e65 = splat(run.y);
+                    Index _e60 = indices(_e57 * LANES);
+                    Index _e62 = splat(run.x);
+                    Index _e65 = splat(run.y);
                     bool seen = (_e60 >= _e62) & (_e60 < _e65);
                     uint _e70 = i;
                     Stored _e73 = scores[start_1 + _e70];
@@ -235,9 +236,9 @@ struct bf16x1_masked_softmaxInput {
                 }
                 {
                     uint _e99 = i_1;
-                    uint _e102 = indices(_e99 * LANES);
-                    uint _e104 = splat(run.x);
-                    uint _e107 = splat(run.y);
+                    Index _e102 = indices(_e99 * LANES);
+                    Index _e104 = splat(run.x);
+                    Index _e107 = splat(run.y);
                     bool seen_1 = (_e102 >= _e104) & (_e102 < _e107);
                     uint _e111 = i_1;
                     Stored _e114 = scores[start_1 + _e111];

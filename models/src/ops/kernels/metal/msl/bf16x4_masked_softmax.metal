@@ -6,6 +6,7 @@ using metal::uint;
 
 typedef metal::uint2 Stored;
 typedef metal::float4 Wide;
+typedef metal::uint4 Index;
 struct type_4 {
     metal::float2 inner[64];
 };
@@ -59,13 +60,13 @@ float largest_of(
     return metal::max(metal::max(x_3.x, x_3.y), metal::max(x_3.z, x_3.w));
 }
 
-metal::uint4 indices(
+Index indices(
     uint start
 ) {
     return metal::uint4(start) + metal::uint4(0u, 1u, 2u, 3u);
 }
 
-metal::uint4 splat(
+Index splat(
     uint x_4
 ) {
     return metal::uint4(x_4);
@@ -200,9 +201,9 @@ struct bf16x4_masked_softmaxInput {
                 }
                 {
                     uint _e57 = i;
-                    metal::uint4 _e60 = indices(_e57 * LANES);
-                    metal::uint4 _e62 = splat(run.x);
-                    metal::uint4 _e65 = splat(run.y);
+                    Index _e60 = indices(_e57 * LANES);
+                    Index _e62 = splat(run.x);
+                    Index _e65 = splat(run.y);
                     metal::bool4 seen = (_e60 >= _e62) & (_e60 < _e65);
                     uint _e71 = i;
                     Stored _e74 = scores[start_1 + _e71];
@@ -236,9 +237,9 @@ struct bf16x4_masked_softmaxInput {
                 }
                 {
                     uint _e102 = i_1;
-                    metal::uint4 _e105 = indices(_e102 * LANES);
-                    metal::uint4 _e107 = splat(run.x);
-                    metal::uint4 _e110 = splat(run.y);
+                    Index _e105 = indices(_e102 * LANES);
+                    Index _e107 = splat(run.x);
+                    Index _e110 = splat(run.y);
                     metal::bool4 seen_1 = (_e105 >= _e107) & (_e105 < _e110);
                     uint _e114 = i_1;
                     Stored _e117 = scores[start_1 + _e114];

@@ -6,6 +6,7 @@ using metal::uint;
 
 typedef half Stored;
 typedef float Wide;
+typedef uint Index;
 struct type_3 {
     metal::float2 inner[64];
 };
@@ -53,13 +54,13 @@ float largest_of(
     return x_3;
 }
 
-uint indices(
+Index indices(
     uint start
 ) {
     return start;
 }
 
-uint splat(
+Index splat(
     uint x_4
 ) {
     return x_4;
@@ -231,8 +232,8 @@ struct f16x1_cross_entropyInput {
                     Stored _e82 = logits[start_1 + _e79];
                     Wide _e83 = logit(_e82, entropy);
                     uint _e86 = i_1;
-                    uint _e89 = indices(_e86 * LANES);
-                    uint _e90 = splat(goal);
+                    Index _e89 = indices(_e86 * LANES);
+                    Index _e90 = splat(goal);
                     float hit = (_e89 == _e90) ? 1.0 : 0.0;
                     uint _e93 = i_1;
                     if (_e93 == (goal / LANES)) {

@@ -17,6 +17,10 @@ struct LowRank {
     uint width;
     uint rank;
     float scale;
+    uint z_apart;
+    uint scaled_apart;
+    uint pad0_;
+    uint pad1_;
 };
 typedef Stored type_3[1];
 constant uint LANES = 4u;
@@ -109,8 +113,8 @@ struct f16x4_add_low_rankInput {
         bool loop_init = true;
         while(true) {
             if (!loop_init) {
-                uint _e37 = i;
-                i = _e37 + THREADS;
+                uint _e54 = i;
+                i = _e54 + THREADS;
             }
             loop_init = false;
             uint _e14 = i;
@@ -119,75 +123,81 @@ struct f16x4_add_low_rankInput {
                 break;
             }
             {
-                uint _e19 = i;
-                uint at_2 = (first * deep_1) + _e19;
+                uint _e18 = i;
+                uint row_1 = first + (_e18 / deep_1);
                 uint _e23 = low.rows;
-                if (at_2 < (_e23 * deep_1)) {
-                    Stored _e30 = z_1[at_2];
-                    Wide _e31 = widen(_e30);
-                    float _e34 = low.scale;
-                    Stored _e36 = narrow(_e31 * _e34);
-                    scaled[at_2] = _e36;
+                if (row_1 >= _e23) {
+                    break;
                 }
+                uint _e28 = low.z_apart;
+                uint _e32 = i;
+                Stored _e36 = z_1[((row_1 * _e28) / LANES) + (_e32 % deep_1)];
+                Wide _e37 = widen(_e36);
+                uint _e41 = low.scaled_apart;
+                uint _e45 = i;
+                float _e51 = low.scale;
+                Stored _e53 = narrow(_e37 * _e51);
+                scaled[((row_1 * _e41) / LANES) + (_e45 % deep_1)] = _e53;
             }
         }
     }
     uint column_2 = (group.x * THREADS) + thread_;
-    uint _e46 = low.width;
-    if (column_2 >= (_e46 / LANES)) {
+    uint _e63 = low.width;
+    if (column_2 >= (_e63 / LANES)) {
         return;
     }
-    uint _e52 = low.rows;
-    uint last = _e52 - 1u;
-    metal::uint4 rows = metal::min(metal::uint4(first, first + 1u, first + 2u, first + 3u), metal::uint4(last)) * deep_1;
+    uint _e69 = low.rows;
+    uint last = _e69 - 1u;
+    uint _e83 = low.z_apart;
+    metal::uint4 rows = (metal::min(metal::uint4(first, first + 1u, first + 2u, first + 3u), metal::uint4(last)) * _e83) / metal::uint4(4u);
     bool loop_init_1 = true;
     while(true) {
         if (!loop_init_1) {
-            uint _e124 = k;
-            k = _e124 + 1u;
+            uint _e147 = k;
+            k = _e147 + 1u;
         }
         loop_init_1 = false;
-        uint _e79 = k;
-        if (_e79 < deep_1) {
+        uint _e102 = k;
+        if (_e102 < deep_1) {
         } else {
             break;
         }
         {
-            uint _e81 = k;
-            Part _e82 = factor_part(column_2, _e81, low, factor);
-            metal::float4 _e83 = sum0_;
-            uint _e86 = k;
-            Stored _e89 = z_1[rows.x + _e86];
-            Wide _e90 = widen(_e89);
-            Wide _e91 = times_part(_e90, _e82);
-            sum0_ = _e83 + _e91;
-            metal::float4 _e93 = sum1_;
-            uint _e96 = k;
-            Stored _e99 = z_1[rows.y + _e96];
-            Wide _e100 = widen(_e99);
-            Wide _e101 = times_part(_e100, _e82);
-            sum1_ = _e93 + _e101;
-            metal::float4 _e103 = sum2_;
-            uint _e106 = k;
-            Stored _e109 = z_1[rows.z + _e106];
-            Wide _e110 = widen(_e109);
-            Wide _e111 = times_part(_e110, _e82);
-            sum2_ = _e103 + _e111;
-            metal::float4 _e113 = sum3_;
-            uint _e116 = k;
-            Stored _e119 = z_1[rows.w + _e116];
-            Wide _e120 = widen(_e119);
-            Wide _e121 = times_part(_e120, _e82);
-            sum3_ = _e113 + _e121;
+            uint _e104 = k;
+            Part _e105 = factor_part(column_2, _e104, low, factor);
+            metal::float4 _e106 = sum0_;
+            uint _e109 = k;
+            Stored _e112 = z_1[rows.x + _e109];
+            Wide _e113 = widen(_e112);
+            Wide _e114 = times_part(_e113, _e105);
+            sum0_ = _e106 + _e114;
+            metal::float4 _e116 = sum1_;
+            uint _e119 = k;
+            Stored _e122 = z_1[rows.y + _e119];
+            Wide _e123 = widen(_e122);
+            Wide _e124 = times_part(_e123, _e105);
+            sum1_ = _e116 + _e124;
+            metal::float4 _e126 = sum2_;
+            uint _e129 = k;
+            Stored _e132 = z_1[rows.z + _e129];
+            Wide _e133 = widen(_e132);
+            Wide _e134 = times_part(_e133, _e105);
+            sum2_ = _e126 + _e134;
+            metal::float4 _e136 = sum3_;
+            uint _e139 = k;
+            Stored _e142 = z_1[rows.w + _e139];
+            Wide _e143 = widen(_e142);
+            Wide _e144 = times_part(_e143, _e105);
+            sum3_ = _e136 + _e144;
         }
     }
-    metal::float4 _e126 = sum0_;
-    add_to(first, column_2, _e126, low, y);
-    metal::float4 _e129 = sum1_;
-    add_to(first + 1u, column_2, _e129, low, y);
-    metal::float4 _e132 = sum2_;
-    add_to(first + 2u, column_2, _e132, low, y);
-    metal::float4 _e135 = sum3_;
-    add_to(first + 3u, column_2, _e135, low, y);
+    metal::float4 _e149 = sum0_;
+    add_to(first, column_2, _e149, low, y);
+    metal::float4 _e152 = sum1_;
+    add_to(first + 1u, column_2, _e152, low, y);
+    metal::float4 _e155 = sum2_;
+    add_to(first + 2u, column_2, _e155, low, y);
+    metal::float4 _e158 = sum3_;
+    add_to(first + 3u, column_2, _e158, low, y);
     return;
 }

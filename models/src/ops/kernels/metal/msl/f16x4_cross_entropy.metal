@@ -6,6 +6,7 @@ using metal::uint;
 
 typedef metal::half4 Stored;
 typedef metal::float4 Wide;
+typedef metal::uint4 Index;
 struct type_4 {
     metal::float2 inner[64];
 };
@@ -53,13 +54,13 @@ float largest_of(
     return metal::max(metal::max(x_3.x, x_3.y), metal::max(x_3.z, x_3.w));
 }
 
-metal::uint4 indices(
+Index indices(
     uint start
 ) {
     return metal::uint4(start) + metal::uint4(0u, 1u, 2u, 3u);
 }
 
-metal::uint4 splat(
+Index splat(
     uint x_4
 ) {
     return metal::uint4(x_4);
@@ -231,8 +232,8 @@ struct f16x4_cross_entropyInput {
                     Stored _e83 = logits[start_1 + _e80];
                     Wide _e84 = logit(_e83, entropy);
                     uint _e89 = i_1;
-                    metal::uint4 _e92 = indices(_e89 * LANES);
-                    metal::uint4 _e93 = splat(goal);
+                    Index _e92 = indices(_e89 * LANES);
+                    Index _e93 = splat(goal);
                     metal::float4 hit = metal::select(metal::float4(0.0), metal::float4(1.0), _e92 == _e93);
                     uint _e96 = i_1;
                     if (_e96 == (goal / LANES)) {

@@ -127,6 +127,7 @@ fn bytes_of(tensor: &Tensor) -> Result<Vec<u8>> {
         return Err(broken("a stand-in for Metal got a tensor elsewhere"));
     };
     let mut bytes = match storage {
+        CpuStorage::U8(it) => it.clone(),
         CpuStorage::U32(it) => it.iter().flat_map(|it| it.to_le_bytes()).collect(),
         CpuStorage::F32(it) => it.iter().flat_map(|it| it.to_le_bytes()).collect(),
         CpuStorage::F16(it) => it.iter().flat_map(|it| it.to_le_bytes()).collect(),
@@ -162,6 +163,7 @@ impl InplaceOp1 for Overwrite {
         let pair = |it: &[u8]| [it[0], it[1]];
         let four = |it: &[u8]| [it[0], it[1], it[2], it[3]];
         match storage {
+            CpuStorage::U32(it) => put(&mut it[start..], bytes, |it| u32::from_le_bytes(four(it))),
             CpuStorage::F32(it) => put(&mut it[start..], bytes, |it| f32::from_le_bytes(four(it))),
             CpuStorage::F16(it) => put(&mut it[start..], bytes, |it| f16::from_le_bytes(pair(it))),
             CpuStorage::BF16(it) => {

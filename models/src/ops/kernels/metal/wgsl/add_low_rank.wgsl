@@ -1,6 +1,9 @@
-// y += scale z factor^T in place, of which z [n, r] is thin; and z times the scale besides, which the way back needs.
-// A thread has LANES columns of four rows: what it reads of the factor serves all four.
-struct LowRank { rows: u32, width: u32, rank: u32, scale: f32 }
+// y += scale z factor^T in place, of which z [n, r] is thin; and z times the scale besides, which the way back needs. The rows of both
+// may be parts of longer ones. A thread has LANES columns of four rows: what it reads of the factor serves all four.
+struct LowRank {
+    rows: u32, width: u32, rank: u32, scale: f32,
+    z_apart: u32, scaled_apart: u32, pad0: u32, pad1: u32,
+}
 @group(0) @binding(0) var<storage, read> z: array<Stored>;
 @group(0) @binding(1) var<storage, read> factor: array<Stored>;
 @group(0) @binding(2) var<storage, read_write> y: array<Stored>;
@@ -21,15 +24,17 @@ fn add_low_rank(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocati
     let first = group.y * 4;
     if group.x == 0 {
         for (var i = thread; i < 4 * deep; i += THREADS) {
-            let at = first * deep + i;
-            if at < low.rows * deep { scaled[at] = narrow(widen(z[at]) * low.scale); }
+            let row = first + i / deep;
+            if row >= low.rows { break; }
+            let number = widen(z[row * low.z_apart / LANES + i % deep]);
+            scaled[row * low.scaled_apart / LANES + i % deep] = narrow(number * low.scale);
         }
     }
     let column = group.x * THREADS + thread;
     if column >= low.width / LANES { return; }
     // Rows beyond the last read the last, and write nothing.
     let last = low.rows - 1;
-    let rows = min(vec4<u32>(first, first + 1, first + 2, first + 3), vec4<u32>(last)) * deep;
+    let rows = min(vec4<u32>(first, first + 1, first + 2, first + 3), vec4<u32>(last)) * low.z_apart / LANES;
     var sum0 = Wide(0.0);
     var sum1 = Wide(0.0);
     var sum2 = Wide(0.0);

@@ -1,0 +1,321 @@
+// language: metal3.0
+#include <metal_stdlib>
+#include <simd/simd.h>
+
+using metal::uint;
+
+typedef metal::uint2 Stored;
+typedef metal::float4 Wide;
+struct type_4 {
+    metal::float2 inner[64];
+};
+struct Place {
+    uint thread_;
+    uint lane;
+    uint subgroup;
+    uint subgroups;
+};
+struct Next {
+    uint rows;
+    uint heads;
+    uint shared_by;
+    uint width;
+    uint row_apart;
+    uint token_apart;
+    uint head_apart;
+    uint pad0_;
+    float scale;
+    float cap;
+    uint pad1_;
+    uint pad2_;
+};
+typedef Stored type_5[1];
+typedef metal::uint2 type_7[1];
+struct type_8 {
+    float inner[256];
+};
+struct type_9 {
+    Wide inner[256];
+};
+constant uint LANES = 4u;
+constant uint THREADS = 256u;
+constant float FAR_BELOW = -300000000000000000000000000000000000000.0;
+
+Wide widen(
+    Stored x
+) {
+    return as_type<metal::float4>(metal::uint4(x.x << 16u, x.x & 4294901760u, x.y << 16u, x.y & 4294901760u));
+}
+
+Stored narrow(
+    Wide x_1
+) {
+    metal::uint4 bits = as_type<metal::uint4>(x_1);
+    metal::uint4 rounded = (bits + metal::uint4(32767u)) + ((bits >> metal::uint4(16u)) & metal::uint4(1u));
+    metal::bool4 no_number = (bits & metal::uint4(2147483647u)) > metal::uint4(2139095040u);
+    metal::uint4 upper = metal::select(rounded, metal::uint4(2143289344u), no_number);
+    return Stored((upper.x >> 16u) | (upper.y & 4294901760u), (upper.z >> 16u) | (upper.w & 4294901760u));
+}
+
+float total(
+    Wide x_2
+) {
+    return (x_2.x + x_2.y) + (x_2.z + x_2.w);
+}
+
+metal::float2 group_softmax(
+    float largest_1,
+    float sum_1,
+    Place place,
+    threadgroup type_4& of_subgroup
+) {
+    metal::float2 all_1 = {};
+    uint i_2 = 1u;
+    float unnamed = metal::simd_max(largest_1);
+    float unnamed_1 = metal::simd_sum(sum_1 * metal::exp(largest_1 - unnamed));
+    metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
+    if (place.lane == 0u) {
+        of_subgroup.inner[place.subgroup] = metal::float2(unnamed, unnamed_1);
+    }
+    metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
+    metal::float2 _e17 = of_subgroup.inner[0];
+    all_1 = _e17;
+    bool loop_init = true;
+    while(true) {
+        if (!loop_init) {
+            uint _e47 = i_2;
+            i_2 = _e47 + 1u;
+        }
+        loop_init = false;
+        uint _e21 = i_2;
+        if (_e21 < place.subgroups) {
+        } else {
+            break;
+        }
+        {
+            uint _e25 = i_2;
+            metal::float2 other = of_subgroup.inner[_e25];
+            float _e29 = all_1.x;
+            float top = metal::max(_e29, other.x);
+            float _e33 = all_1.y;
+            float _e35 = all_1.x;
+            all_1 = metal::float2(top, (_e33 * metal::exp(_e35 - top)) + (other.y * metal::exp(other.x - top)));
+        }
+    }
+    metal::float2 _e49 = all_1;
+    return _e49;
+}
+
+float score(
+    uint query_1,
+    uint key,
+    device type_5 const& q,
+    device type_5 const& k,
+    constant Next& next
+) {
+    float sum_2 = 0.0;
+    uint i_3 = 0u;
+    bool loop_init_1 = true;
+    while(true) {
+        if (!loop_init_1) {
+            uint _e30 = i_3;
+            i_3 = _e30 + 1u;
+        }
+        loop_init_1 = false;
+        uint _e6 = i_3;
+        uint _e9 = next.width;
+        if (_e6 < (_e9 / LANES)) {
+        } else {
+            break;
+        }
+        {
+            float _e13 = sum_2;
+            uint _e15 = i_3;
+            Stored _e18 = q[query_1 + _e15];
+            Wide _e19 = widen(_e18);
+            uint _e21 = i_3;
+            Stored _e24 = k[key + _e21];
+            Wide _e25 = widen(_e24);
+            float _e27 = total(_e19 * _e25);
+            sum_2 = _e13 + _e27;
+        }
+    }
+    float _e32 = sum_2;
+    float _e35 = next.scale;
+    float z_1 = _e32 * _e35;
+    float _e39 = next.cap;
+    if (_e39 > 0.0) {
+        float _e44 = next.cap;
+        float _e47 = next.cap;
+        return _e44 * metal::tanh(metal::clamp(z_1 / _e47, -15.0, 15.0));
+    }
+    return z_1;
+}
+
+struct bf16x4_next_attentionInput {
+};
+[[max_total_threads_per_threadgroup(256)]] kernel void bf16x4_next_attention(
+  metal::uint3 group [[threadgroup_position_in_grid]]
+, metal::uint3 groups [[threadgroups_per_grid]]
+, uint thread_ [[thread_index_in_threadgroup]]
+, uint lane [[thread_index_in_simdgroup]]
+, uint subgroup [[simdgroup_index_in_threadgroup]]
+, uint subgroups [[simdgroups_per_threadgroup]]
+, threadgroup type_4& of_subgroup
+, device type_5 const& q [[buffer(0)]]
+, device type_5 const& k [[buffer(1)]]
+, device type_5 const& v [[buffer(2)]]
+, device type_7 const& runs [[buffer(3)]]
+, device type_5& y [[buffer(4)]]
+, constant Next& next [[buffer(5)]]
+, threadgroup type_8& weights
+, threadgroup type_9& parts
+) {
+    uint query = {};
+    float largest = {};
+    float all = {};
+    metal::float4 sum = {};
+    uint first = {};
+    float z = {};
+    uint i = {};
+    metal::float4 result = {};
+    uint i_1 = {};
+    Place place_1 = Place {thread_, lane, subgroup, subgroups};
+    uint _e9 = next.width;
+    uint packs = _e9 / LANES;
+    uint shares = THREADS / packs;
+    uint column = thread_ % packs;
+    uint share = thread_ / packs;
+    query = group.x;
+    bool loop_init_2 = true;
+    while(true) {
+        if (!loop_init_2) {
+            uint _e180 = query;
+            query = _e180 + groups.x;
+        }
+        loop_init_2 = false;
+        uint _e18 = query;
+        uint _e21 = next.rows;
+        uint _e24 = next.heads;
+        if (_e18 < (_e21 * _e24)) {
+        } else {
+            break;
+        }
+        {
+            uint _e27 = query;
+            uint _e30 = next.heads;
+            uint row = _e27 / _e30;
+            metal::uint2 run = runs[row];
+            uint _e37 = next.row_apart;
+            uint _e39 = query;
+            uint _e42 = next.heads;
+            uint _e46 = next.shared_by;
+            uint _e50 = next.head_apart;
+            uint start = ((row * _e37) + (((_e39 % _e42) / _e46) * _e50)) / LANES;
+            largest = FAR_BELOW;
+            all = 0.0;
+            sum = metal::float4(0.0);
+            first = run.x;
+            bool loop_init_3 = true;
+            while(true) {
+                if (!loop_init_3) {
+                    uint _e145 = first;
+                    first = _e145 + THREADS;
+                }
+                loop_init_3 = false;
+                uint _e64 = first;
+                if (_e64 < run.y) {
+                } else {
+                    break;
+                }
+                {
+                    uint _e68 = first;
+                    uint count = metal::min(run.y - _e68, THREADS);
+                    z = FAR_BELOW;
+                    if (thread_ < count) {
+                        uint _e75 = query;
+                        uint _e77 = first;
+                        uint _e81 = next.token_apart;
+                        float _e86 = score(_e75 * packs, start + (((_e77 + thread_) * _e81) / LANES), q, k, next);
+                        z = _e86;
+                    }
+                    float _e87 = z;
+                    metal::float2 _e92 = group_softmax(_e87, (thread_ < count) ? 1.0 : 0.0, place_1, of_subgroup);
+                    float _e93 = largest;
+                    float top_1 = metal::max(_e93, _e92.x);
+                    float _e96 = largest;
+                    float kept = metal::exp(_e96 - top_1);
+                    float _e99 = all;
+                    all = (_e99 * kept) + (_e92.y * metal::exp(_e92.x - top_1));
+                    largest = top_1;
+                    float _e109 = z;
+                    weights.inner[thread_] = (thread_ < count) ? metal::exp(_e109 - top_1) : 0.0;
+                    metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
+                    metal::float4 _e115 = sum;
+                    sum = _e115 * kept;
+                    if (share < shares) {
+                        i = share;
+                        bool loop_init_4 = true;
+                        while(true) {
+                            if (!loop_init_4) {
+                                uint _e143 = i;
+                                i = _e143 + shares;
+                            }
+                            loop_init_4 = false;
+                            uint _e119 = i;
+                            if (_e119 < count) {
+                            } else {
+                                break;
+                            }
+                            {
+                                metal::float4 _e121 = sum;
+                                uint _e123 = i;
+                                float _e125 = weights.inner[_e123];
+                                uint _e127 = first;
+                                uint _e128 = i;
+                                uint _e132 = next.token_apart;
+                                Stored _e139 = v[(start + (((_e127 + _e128) * _e132) / LANES)) + column];
+                                Wide _e140 = widen(_e139);
+                                sum = _e121 + (_e125 * _e140);
+                            }
+                        }
+                    }
+                    metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
+                }
+            }
+            metal::float4 _e150 = sum;
+            parts.inner[thread_] = _e150;
+            metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
+            if (thread_ < packs) {
+                result = metal::float4(0.0);
+                i_1 = 0u;
+                bool loop_init_5 = true;
+                while(true) {
+                    if (!loop_init_5) {
+                        uint _e168 = i_1;
+                        i_1 = _e168 + 1u;
+                    }
+                    loop_init_5 = false;
+                    uint _e157 = i_1;
+                    if (_e157 < shares) {
+                    } else {
+                        break;
+                    }
+                    {
+                        metal::float4 _e159 = result;
+                        uint _e161 = i_1;
+                        Wide _e165 = parts.inner[(_e161 * packs) + thread_];
+                        result = _e159 + _e165;
+                    }
+                }
+                uint _e171 = query;
+                metal::float4 _e175 = result;
+                float _e176 = all;
+                Stored _e179 = narrow(_e175 / metal::float4(_e176));
+                y[(_e171 * packs) + thread_] = _e179;
+            }
+            metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
+        }
+    }
+    return;
+}

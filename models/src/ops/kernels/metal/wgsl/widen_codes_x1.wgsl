@@ -1,0 +1,1 @@
+fn values_from(number: u32) -> Wide { return value_of(number); }
