@@ -41,9 +41,15 @@ pub(super) fn adamw_steps() -> Result<Operation> {
         weight_decay: 0.1,
         ..AdamW::default()
     };
-    operation(1, move |place, weights| {
-        steps_of(rule.into(), place, weights)
-    })
+    let mut operation = operation(1, move |place, weights| {
+        steps_of(STEPS, rule.into(), place, weights)
+    })?;
+    // A single step: a number that lies between two codes may become either, and what follows differs by more than roundings.
+    let in_8_bits = trials(1, LARGE, move |place, weights| {
+        steps_of(1, Rule::AdamW8Bit(rule), place, weights)
+    })?;
+    operation.trials.splice(0..0, in_8_bits.trials);
+    Ok(operation)
 }
 
 pub(super) fn adam_atan2_steps() -> Result<Operation> {
@@ -53,7 +59,7 @@ pub(super) fn adam_atan2_steps() -> Result<Operation> {
         weight_decay: 0.1,
     };
     operation(1, move |place, weights| {
-        steps_of(rule.into(), place, weights)
+        steps_of(STEPS, rule.into(), place, weights)
     })
 }
 
@@ -68,7 +74,7 @@ pub(super) fn muon_steps() -> Result<Operation> {
     };
     // The norm of the largest matrix, whose products are shorter sums.
     trials(384 * 256, MULTIPLIED, move |place, weights| {
-        steps_of(rule.into(), place, weights)
+        steps_of(STEPS, rule.into(), place, weights)
     })
 }
 
@@ -79,7 +85,7 @@ pub(super) fn sgd_steps() -> Result<Operation> {
         weight_decay: 0.01,
     };
     operation(1, move |place, weights| {
-        steps_of(rule.into(), place, weights)
+        steps_of(STEPS, rule.into(), place, weights)
     })
 }
 
@@ -135,9 +141,9 @@ fn trials(
     Operation::of(longest_sum, trials.into())
 }
 
-fn steps_of(rule: Rule, place: &Setup, weights: Weights) -> Result<Run> {
+fn steps_of(steps: usize, rule: Rule, place: &Setup, weights: Weights) -> Result<Run> {
     let parameters = parameters(place, weights)?;
-    let gradients = (0..STEPS).map(|step| gradients(place, weights, &format!("step {step}")));
+    let gradients = (0..steps).map(|step| gradients(place, weights, &format!("step {step}")));
     let gradients: Vec<Gradients> = gradients.collect::<Result<_>>()?;
     Ok(Box::new(move || {
         let mut optimizer = Optimizer::new(rule, DecayScope::Matrices, &parameters)?;

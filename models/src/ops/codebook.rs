@@ -55,6 +55,11 @@ impl<const N: usize> Codebook<N> {
         }
     }
 
+    /// The middle between each value and the next.
+    pub fn middles(&self) -> &[f32] {
+        &self.middles
+    }
+
     /// The code of the nearest value. Of two as near, the lower.
     pub fn nearest(&self, number: f32) -> u8 {
         self.middles.partition_point(|&middle| middle < number) as u8

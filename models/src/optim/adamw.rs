@@ -61,7 +61,7 @@ pub(super) struct Factors {
 
 impl Factors {
     /// In the order in which the kernels of devices read them.
-    fn for_kernels(self) -> [f64; 9] {
+    pub(super) fn for_kernels(self) -> [f64; 9] {
         [
             self.gradient_scale,
             self.beta1,

@@ -13,8 +13,8 @@
 //! bitsandbytes. In one thing it differs from there: a v above 0 never becomes 0, which would make the next update of its weight
 //! as large as 1 / ε allows.
 //!
-//! Deliberately absent: a kernel for devices. There each parameter is changed by tensor operations, which need f32 copies of the
-//! largest.
+//! On a GPU a kernel changes a block at a time. Where there is none, each parameter is changed by tensor operations, which need f32
+//! copies of the largest.
 
 use candle_core::{D, DType, Device, Tensor};
 use rayon::prelude::*;
@@ -30,7 +30,7 @@ use crate::{
     Error, Result,
     ops::{
         codebook::{self, Codebook},
-        kernels::Kernel,
+        kernels::{self, Kernel},
     },
     parameters::Parameter,
 };
@@ -64,10 +64,61 @@ pub(super) fn takes(parameter: &Parameter) -> bool {
 
 pub(super) fn step(adamw: &AdamW, group: &Group, parts: &[Part], update: Update) -> Result<()> {
     let factors = adamw.factors(group.weight_decay, update);
+    let on_metal = |part: &Part| kernels::metal::serves(Kernel::Adamw, &[&part.weight]);
+    if parts.iter().all(on_metal) {
+        return step_on_metal(factors, group, parts);
+    }
     match group.way(Kernel::Adamw) {
         Backend::InPlace => step_in_place(factors, group, parts),
+        #[cfg(feature = "cuda")]
+        Backend::OnCuda => step_on_cuda(factors, group, parts),
         _ => step_composed(factors, group, parts),
     }
+}
+
+/// The values of both tables, each with the middles between them and a number that nobody reads: [4, 256].
+fn tables_on(device: &Device) -> Result<Tensor> {
+    let mut all = Vec::with_capacity(4 * BLOCK);
+    for table in [codebook::signed(), codebook::unsigned()] {
+        all.extend(table.values);
+        all.extend(table.middles());
+        all.push(0.0);
+    }
+    Ok(Tensor::from_vec(all, (4, BLOCK), device)?)
+}
+
+/// By a kernel, a parameter after the other.
+fn step_on_metal(factors: Factors, group: &Group, parts: &[Part]) -> Result<()> {
+    let tables = tables_on(group.flat.device())?;
+    for part in parts {
+        let state = state_of(group, part)?;
+        let both = [&part.weight, &part.gradient];
+        kernels::metal::adamw::step_in_codes(both, &state, &tables, factors.for_kernels())?;
+    }
+    Ok(())
+}
+
+/// By a kernel, all parameters at once.
+#[cfg(feature = "cuda")]
+fn step_on_cuda(factors: Factors, group: &Group, parts: &[Part]) -> Result<()> {
+    let states = parts.iter().map(|part| state_of(group, part));
+    let states = states.collect::<Result<Vec<_>>>()?;
+    let entry = |(part, state): (&'_ Part, &'_ [[Tensor; 2]; 2])| {
+        let [[first, first_scale], [second, second_scale]] = state;
+        [
+            &part.weight,
+            &part.gradient,
+            first,
+            first_scale,
+            second,
+            second_scale,
+        ]
+        .map(Clone::clone)
+    };
+    let entries: Vec<[Tensor; 6]> = parts.iter().zip(&states).map(entry).collect();
+    let entries: Vec<_> = entries.iter().map(|it| it.each_ref().map(Some)).collect();
+    let tables = tables_on(group.flat.device())?;
+    kernels::cuda::many::adamw_8bit(&entries, &tables, factors.for_kernels())
 }
 
 /// The codes of the first moment with their scales, and those of the second.

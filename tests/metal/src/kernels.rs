@@ -60,6 +60,7 @@ pub const KERNELS: &[Kernel] = &[
     kernel("batch_slopes", &["batch_slopes"]),
     kernel("batch_back", &["activation", "batch", "batch_back"]),
     kernel("adamw", &["adamw"]),
+    kernel("adamw_codes", &["adamw_codes"]),
     kernel("squares", &["squares"]),
 ];
 

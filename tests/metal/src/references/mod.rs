@@ -33,6 +33,7 @@ pub(crate) const FAMILIES: &[(&str, fn(&mut Check))] = &[
     ("max_pool", pictures::max_pool),
     ("batch", pictures::batch_norm),
     ("adamw", updates::adamw),
+    ("adamw_codes", updates::adamw_codes),
     ("squares", updates::squares),
 ];
 

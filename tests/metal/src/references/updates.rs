@@ -128,3 +128,131 @@ pub(crate) fn squares(check: &mut Check) {
         }
     }
 }
+
+/// Blocks of 256, of which the last is not whole and the first has gradients of 0, with tables that a formula makes.
+pub(crate) fn adamw_codes(check: &mut Check) {
+    const BLOCK: usize = 256;
+    let count = 3 * BLOCK + 65;
+    let blocks = count.div_ceil(BLOCK);
+    let table = |value: fn(f64) -> f64| -> Vec<f64> {
+        let values: Vec<f64> = (0..BLOCK)
+            .map(|at| f64::from(value(at as f64) as f32))
+            .collect();
+        let middles = values
+            .windows(2)
+            .map(|it| f64::from(((it[0] + it[1]) / 2.0) as f32));
+        values.iter().copied().chain(middles).chain([0.0]).collect()
+    };
+    let signed = table(|at| ((at - 127.0) / 128.0).powi(3));
+    let unsigned = table(|at| (at / 255.0).powi(2));
+    let w = normal(1, count);
+    let mut g = normal(2, count);
+    g[..BLOCK].fill(0.0);
+    let codes = |factor: u32| -> Vec<u32> {
+        let words = (0..(blocks * BLOCK / 4) as u32).map(|at| at.wrapping_mul(factor));
+        // The first block has nothing but zeros: of 127 and of 0.
+        let zero = if factor == SIGNED { 0x7f7f_7f7f } else { 0 };
+        words
+            .enumerate()
+            .map(|(at, word)| if at < BLOCK / 4 { zero } else { word })
+            .collect()
+    };
+    const SIGNED: u32 = 0x9e37_79b9;
+    let (first, second) = (codes(SIGNED), codes(0x85eb_ca6b));
+    let code = |words: &[u32], at: usize| usize::from(words[at / 4].to_le_bytes()[at % 4]);
+    let scales = [[0.5, 0.25, 0.125, 0.75], [0.3, 0.2, 0.1, 0.4]].map(|it| it.to_vec());
+    let (scale, beta1, beta2, epsilon, shrink, rate, correction) =
+        (0.5, 0.9, 0.999, 1e-8, 0.9999, 2e-3, 12.0);
+    let factors = [
+        scale,
+        beta1,
+        1.0 - beta1,
+        beta2,
+        1.0 - beta2,
+        epsilon,
+        shrink,
+        rate,
+        correction,
+    ];
+    let mut fields = vec![U(count)];
+    fields.extend(factors.map(F));
+    fields.extend([U(0); 2]);
+    let tables = [signed.clone(), unsigned.clone()].concat();
+    let data = [
+        Wide(&w),
+        Wide(&g),
+        Whole(&first),
+        Wide(&scales[0]),
+        Whole(&second),
+        Wide(&scales[1]),
+        Wide(&tables),
+    ];
+    let Some(out) = check.run("adamw_codes", &data, &fields, [2, 1]) else {
+        return;
+    };
+    let m = |at: usize| {
+        beta1 * signed[code(&first, at)] * scales[0][at / BLOCK] + (1.0 - beta1) * g[at] * scale
+    };
+    let v = |at: usize| {
+        beta2 * unsigned[code(&second, at)] * scales[1][at / BLOCK]
+            + (1.0 - beta2) * (g[at] * scale).powi(2)
+    };
+    let each = |of: &dyn Fn(usize) -> f64| (0..count).map(of).collect::<Vec<f64>>();
+    let (m, v) = (each(&m), each(&v));
+    let want = each(&|at| w[at] * shrink - m[at] / (v[at].sqrt() * correction + epsilon) * rate);
+    check.same_wide("adamw_codes: weight", &out[0], &want);
+    let largest = |of: &[f64]| -> Vec<f64> {
+        let blocks = of.chunks(BLOCK);
+        blocks
+            .map(|it| it.iter().fold(0.0, |most: f64, it| most.max(it.abs())))
+            .collect()
+    };
+    let (most_m, most_v) = (largest(&m), largest(&v));
+    check.same_wide("adamw_codes: largest of the first", &out[3], &most_m);
+    check.same_wide("adamw_codes: largest of the second", &out[5], &most_v);
+    // What the codes stand for is as near as any value is.
+    for (what, bytes, table, numbers, most) in [
+        ("first", &out[2], &signed, &m, &most_m),
+        ("second", &out[4], &unsigned, &v, &most_v),
+    ] {
+        let far = |at: usize, code: usize| {
+            let divisor = if most[at / BLOCK] == 0.0 {
+                1.0
+            } else {
+                most[at / BLOCK]
+            };
+            (table[code] - numbers[at] / divisor).abs()
+        };
+        let least = |at: usize| {
+            (0..BLOCK)
+                .map(|code| far(at, code))
+                .fold(f64::MAX, f64::min)
+        };
+        let raised = |at: usize| what == "second" && v[at] > 0.0 && bytes[at] == 1;
+        let got = each(&|at| {
+            if raised(at) {
+                0.0
+            } else {
+                far(at, usize::from(bytes[at]))
+            }
+        });
+        let want = each(&|at| if raised(at) { 0.0 } else { least(at) });
+        check.compare(
+            &format!("adamw_codes: codes of the {what}"),
+            &got,
+            &want,
+            1e-4,
+        );
+        let behind: Vec<f64> = bytes[count..].iter().map(|it| f64::from(*it)).collect();
+        let words = if what == "first" { &first } else { &second };
+        let kept: Vec<f64> = (count..blocks * BLOCK)
+            .map(|at| code(words, at) as f64)
+            .collect();
+        check.compare(
+            &format!("adamw_codes: behind the {what}"),
+            &behind,
+            &kept,
+            0.0,
+        );
+    }
+}

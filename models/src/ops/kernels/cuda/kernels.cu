@@ -736,6 +736,47 @@ extern "C" __global__ void adamw_f32(const Entry<4>* table, int entries, float g
     }
 }
 
+// The code of the nearest of 256 values, from the middles between them: of two as near, the lower.
+__device__ int nearest_code(float number, const float* middles) {
+    int code = 0;
+    for (int half = 128; half > 0; half /= 2) code += middles[code + half - 1] < number ? half : 0;
+    return code;
+}
+
+// Weight, gradient, codes and scales of the first moment, and of the second. A block of 256 numbers has a scale, and is the work of all
+// threads at a time. `codebooks` are values and middles of both tables.
+extern "C" __global__ void adamw_8bit_f32(const Entry<6>* table, int entries, const float* codebooks, float gradient_scale,
+                                          float beta1, float rest1, float beta2, float rest2, float epsilon,
+                                          float shrink, float rate, float correction) {
+    constexpr int BLOCK = 256;
+    __shared__ float tables[4 * BLOCK];
+    for (int i = threadIdx.x; i < 4 * BLOCK; i += BLOCK) tables[i] = codebooks[i];
+    uint64_t start, end;
+    const Entry<6> entry = my_entry(table, entries, start, end);
+    float *weight = entry.of[0], *first_scales = entry.of[3], *second_scales = entry.of[5];
+    const float* gradient = entry.of[1];
+    uint8_t *first = reinterpret_cast<uint8_t*>(entry.of[2]), *second = reinterpret_cast<uint8_t*>(entry.of[4]);
+    __syncthreads();
+    for (uint64_t block = start; block < end; block += BLOCK) {
+        const uint64_t at = block + threadIdx.x;
+        const bool is_there = at < end;
+        float m = 0.0f, v = 0.0f;
+        if (is_there) {
+            const float g = gradient[at] * gradient_scale;
+            m = tables[first[at]] * first_scales[block / BLOCK] * beta1 + g * rest1;
+            v = tables[2 * BLOCK + second[at]] * second_scales[block / BLOCK] * beta2 + g * g * rest2;
+            weight[at] = weight[at] * shrink - m / (sqrtf(v) * correction + epsilon) * rate;
+        }
+        const float most_m = block_largest(fabsf(m)), most_v = block_largest(v);
+        if (is_there) {
+            first[at] = nearest_code(most_m > 0.0f ? m / most_m : 0.0f, tables + BLOCK);
+            // Above 0 it never becomes 0.
+            second[at] = max(nearest_code(most_v > 0.0f ? v / most_v : 0.0f, tables + 3 * BLOCK), v > 0.0f ? 1 : 0);
+        }
+        if (threadIdx.x == 0) first_scales[block / BLOCK] = most_m, second_scales[block / BLOCK] = most_v;
+    }
+}
+
 // Weight, velocity, gradient.
 extern "C" __global__ void sgd_f32(const Entry<3>* table, int entries, float gradient_scale, float decay,
                                    float momentum, float rate, float nesterov) {

@@ -22,7 +22,7 @@ struct Table {
 }
 
 impl Table {
-    /// Each entry has tensors of one length, f32 and contiguous, or nothing where one is missing.
+    /// Each entry has contiguous tensors, which go by the numbers of the first, or nothing where one is missing.
     fn new<const N: usize>(entries: &[[Option<&Tensor>; N]]) -> Result<Self> {
         let first = entries.first().and_then(|it| it[0]);
         let device = first
@@ -60,6 +60,26 @@ impl Table {
 /// η / (1 - β₁ᵗ), 1 / √(1 - β₂ᵗ).
 pub(crate) fn adamw(entries: &[[Option<&Tensor>; 4]], factors: [f64; 9]) -> Result<()> {
     step("adamw", entries, &factors)
+}
+
+/// A step of AdamW with moments in 8 bits, in place. Entries: weight, gradient, codes of the first moment and the scale of each block
+/// of 256, and those of the second.
+///
+/// `tables` [4, 256] are the values of the codes of first moments and the middles between them, and those of second ones.
+pub(crate) fn adamw_8bit(
+    entries: &[[Option<&Tensor>; 6]],
+    tables: &Tensor,
+    factors: [f64; 9],
+) -> Result<()> {
+    let Some(first) = entries.first().and_then(|it| it[0]) else {
+        return Ok(());
+    };
+    let table = Table::new(entries)?;
+    table
+        .launch("adamw_8bit", first)?
+        .tensors(&[tables])?
+        .numbers(&factors)
+        .launch(table.blocks, THREADS)
 }
 
 /// A step of SGD: changes weights and velocities in place. Entries: weight, velocity, gradient.

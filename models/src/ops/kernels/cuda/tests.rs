@@ -411,6 +411,7 @@ fn optimizers_and_the_norm_of_gradients_equal_those_of_the_cpu() {
     };
     let rules = [
         AdamW::default().into(),
+        Rule::AdamW8Bit(AdamW::default()),
         sgd(0.0, false).into(),
         sgd(0.9, false).into(),
         sgd(0.9, true).into(),
@@ -451,7 +452,12 @@ fn check_optimizer(rule: Rule) {
         (weights, norms)
     };
     let ((expected, expected_norms), (weights, norms)) = (run(&Device::Cpu), run(&cuda));
-    check_close("weights", &weights, &expected, 1e-6);
+    // A number that lies between two codes may become either.
+    let tolerance = match rule {
+        Rule::AdamW8Bit(_) => 5e-3,
+        _ => 1e-6,
+    };
+    check_close("weights", &weights, &expected, tolerance);
     for (norm, expected) in norms.iter().zip(expected_norms) {
         assert!(
             (norm - expected).abs() < 1e-5 * expected,

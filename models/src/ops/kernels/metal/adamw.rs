@@ -1,4 +1,4 @@
-//! A step of AdamW, in one pass over the weights of several parameters, in place.
+//! A step of AdamW, in one pass over the weights of several parameters, in place; with moments in 8 bits, of one after the other.
 
 use candle_core::{DType, Tensor};
 
@@ -43,4 +43,24 @@ pub(crate) fn step(
             .for_tensors(largest, parameters.len())?;
     }
     Ok(())
+}
+
+/// The same of one parameter, whose moments are codes with a scale for each block of 256: `[codes, scales]` of each.
+///
+/// `tables` [4, 256] are the values of the codes of first moments and the middles between them, and those of second ones.
+pub(crate) fn step_in_codes(
+    [weight, gradient]: [&Tensor; 2],
+    moments: &[[Tensor; 2]; 2],
+    tables: &Tensor,
+    factors: [f64; 9],
+) -> Result<()> {
+    let [[first, first_scales], [second, second_scales]] = moments;
+    let count = weight.elem_count();
+    // Numbers are taken one by one.
+    Launch::of("adamw_codes", DType::F32, &[1])?
+        .tensors(&[weight, gradient, first, first_scales, second, second_scales])?
+        .tensors(&[tables])?
+        .whole(&[count])?
+        .numbers(&factors)
+        .for_rows(first_scales.elem_count())
 }

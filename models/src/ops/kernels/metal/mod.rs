@@ -102,7 +102,7 @@ fn texts_of(kernel: Kernel) -> &'static [&'static str] {
             "batch_back",
         ],
         Kernel::Pool => &["max_pool", "max_pool_back"],
-        Kernel::Adamw => &["adamw"],
+        Kernel::Adamw => &["adamw", "adamw_codes"],
         Kernel::GradientNorm => &["squares"],
         // Composed of candle's.
         Kernel::Add | Kernel::Scale | Kernel::Sgd | Kernel::NextToken => &[],

@@ -61,5 +61,6 @@ pub(super) const TEXTS: &[Text] = texts! {
     "batch_slopes": 256, [Read, Read, Write, Values(16)];
     "batch_back": 256, [Read, Read, Read, Read, Read, Write, Write, Values(32)];
     "adamw": 256, [Write, Write, Write, Write, Write, Write, Write, Write, Write, Write, Write, Write, Write, Write, Read, Read, Read, Read, Read, Read, Read, Read, Read, Read, Read, Read, Values(144)];
+    "adamw_codes": 256, [Write, Read, Write, Write, Write, Write, Read, Values(48)];
     "squares": 256, [Read, Read, Read, Read, Read, Read, Read, Read, Read, Read, Read, Read, Read, Read, Read, Read, Read, Read, Read, Read, Read, Read, Read, Read, Write, Values(96)];
 };
