@@ -109,6 +109,14 @@ impl Dropout {
     }
 }
 
+/// x as dropout leaves it, where there is any.
+pub(crate) fn left_of(x: &Tensor, dropout: Option<&Dropout>) -> Result<Tensor> {
+    match dropout {
+        Some(dropout) => dropout.apply(x),
+        None => Ok(x.clone()),
+    }
+}
+
 /// Whether two places of one pass have the same mask, or none.
 pub(crate) fn are_alike(one: Option<&Dropout>, other: Option<&Dropout>) -> bool {
     let of = |it: &Dropout| (it.probability, it.key.number());

@@ -12,7 +12,7 @@ use crate::{
     Result,
     ops::{
         as_rows,
-        dropout::Dropout,
+        dropout::{self, Dropout, left_of},
         kernels::{self, Kernel},
         linear::{Term, project, project_back, weight_gradient},
         rows_like,
@@ -52,6 +52,17 @@ impl AdaptedLinear {
     }
 }
 
+/// Whether layers of one input can be computed together: with one dropout, and all with a way back or none. That of the first layer
+/// ends that of all.
+pub(crate) fn go_together(x: &Value, layers: &[AdaptedLinear]) -> bool {
+    let mut dropouts = layers.iter().map(|it| it.adapter.dropout.as_ref());
+    let first = dropouts.next().flatten();
+    let learns = |it: &AdaptedLinear| [&it.adapter.a, &it.adapter.b].map(Value::wants_gradient);
+    let all_learn = layers.iter().all(|it| learns(it) == [true; 2]);
+    let none_learns = !x.wants_gradient() && layers.iter().all(|it| learns(it) == [false; 2]);
+    (all_learn || none_learns) && dropouts.all(|it| dropout::are_alike(first, it))
+}
+
 /// The outputs of layers that read the same x [.., i]: see [`linear_with_adapter`]. All of them have to be used, or the gradient of x
 /// is not whole.
 pub fn linears_with_adapters(x: &Value, layers: &[AdaptedLinear]) -> Result<Vec<Value>> {
@@ -85,10 +96,7 @@ pub fn linear_with_adapter(
     let weight = weight.into().matrix();
     let rows = as_rows(x.tensor())?;
     let dropout = adapter.dropout.clone();
-    let dropped = match &dropout {
-        Some(dropout) => dropout.apply(&rows)?,
-        None => rows.clone(),
-    };
+    let dropped = left_of(&rows, dropout.as_ref())?;
     let z = project(
         Kernel::Lora,
         &[Term::new(&dropped, adapter.a.tensor())],
@@ -103,10 +111,7 @@ pub fn linear_with_adapter(
     let wants_x = x.wants_gradient();
     let backward = move |gradient: Tensor| {
         let gradient = as_rows(&gradient)?;
-        let dropped = match &dropout {
-            Some(dropout) => dropout.apply(&rows)?,
-            None => rows,
-        };
+        let dropped = left_of(&rows, dropout.as_ref())?;
         let db = weight_gradient(Kernel::Lora, &gradient, &z, scale)?.to_dtype(b.dtype())?;
         let dz = project_back(Kernel::Lora, &[Term::times(scale, &gradient, &b)])?;
         let da = weight_gradient(Kernel::Lora, &dz, &dropped, 1.0)?.to_dtype(a.dtype())?;

@@ -129,53 +129,52 @@ pub(crate) fn squares(check: &mut Check) {
     }
 }
 
-/// Blocks of 256, of which the last is not whole and the first has gradients of 0, with tables that a formula makes.
+/// Numbers of a block that has a scale.
+const BLOCK: usize = 256;
+
+/// The values of 256 codes, the middles between them, and a number that nobody reads.
+fn codebook(value: fn(f64) -> f64) -> Vec<f64> {
+    let values = (0..BLOCK).map(|at| f64::from(value(at as f64) as f32));
+    let values: Vec<f64> = values.collect();
+    let middles = values
+        .windows(2)
+        .map(|it| f64::from(((it[0] + it[1]) / 2.0) as f32));
+    values.iter().copied().chain(middles).chain([0.0]).collect()
+}
+
+/// So many blocks of codes, four a word, of which the first has this one alone.
+fn codes(blocks: usize, factor: u32, first: u8) -> Vec<u32> {
+    let words = (0..blocks * BLOCK / 4).map(|at| match at < BLOCK / 4 {
+        true => u32::from_le_bytes([first; 4]),
+        false => (at as u32).wrapping_mul(factor),
+    });
+    words.collect()
+}
+
+/// The largest of each block.
+fn largest(of: &[f64]) -> Vec<f64> {
+    let blocks = of.chunks(BLOCK);
+    let most = blocks.map(|it| it.iter().fold(0.0, |most: f64, it| most.max(it.abs())));
+    most.collect()
+}
+
+/// Blocks of which the last is not whole, and the first has zeros alone, with codebooks that a formula makes.
 pub(crate) fn adamw_codes(check: &mut Check) {
-    const BLOCK: usize = 256;
     let count = 3 * BLOCK + 65;
     let blocks = count.div_ceil(BLOCK);
-    let table = |value: fn(f64) -> f64| -> Vec<f64> {
-        let values: Vec<f64> = (0..BLOCK)
-            .map(|at| f64::from(value(at as f64) as f32))
-            .collect();
-        let middles = values
-            .windows(2)
-            .map(|it| f64::from(((it[0] + it[1]) / 2.0) as f32));
-        values.iter().copied().chain(middles).chain([0.0]).collect()
-    };
-    let signed = table(|at| ((at - 127.0) / 128.0).powi(3));
-    let unsigned = table(|at| (at / 255.0).powi(2));
-    let w = normal(1, count);
-    let mut g = normal(2, count);
+    let signed = codebook(|at| ((at - 127.0) / 128.0).powi(3));
+    let unsigned = codebook(|at| (at / 255.0).powi(2));
+    let (w, mut g) = (normal(1, count), normal(2, count));
     g[..BLOCK].fill(0.0);
-    let codes = |factor: u32| -> Vec<u32> {
-        let words = (0..(blocks * BLOCK / 4) as u32).map(|at| at.wrapping_mul(factor));
-        // The first block has nothing but zeros: of 127 and of 0.
-        let zero = if factor == SIGNED { 0x7f7f_7f7f } else { 0 };
-        words
-            .enumerate()
-            .map(|(at, word)| if at < BLOCK / 4 { zero } else { word })
-            .collect()
-    };
-    const SIGNED: u32 = 0x9e37_79b9;
-    let (first, second) = (codes(SIGNED), codes(0x85eb_ca6b));
+    let first = codes(blocks, 0x9e37_79b9, 127);
+    let second = codes(blocks, 0x85eb_ca6b, 0);
     let code = |words: &[u32], at: usize| usize::from(words[at / 4].to_le_bytes()[at % 4]);
-    let scales = [[0.5, 0.25, 0.125, 0.75], [0.3, 0.2, 0.1, 0.4]].map(|it| it.to_vec());
-    let (scale, beta1, beta2, epsilon, shrink, rate, correction) =
-        (0.5, 0.9, 0.999, 1e-8, 0.9999, 2e-3, 12.0);
-    let factors = [
-        scale,
-        beta1,
-        1.0 - beta1,
-        beta2,
-        1.0 - beta2,
-        epsilon,
-        shrink,
-        rate,
-        correction,
-    ];
+    let scales = [[0.5, 0.25, 0.125, 0.75], [0.3, 0.2, 0.1, 0.4]];
+    let (scale, b1, b2, epsilon) = (0.5, 0.9, 0.999, 1e-8);
+    let (shrink, rate, correction) = (0.9999, 2e-3, 12.0);
     let mut fields = vec![U(count)];
-    fields.extend(factors.map(F));
+    fields.extend([scale, b1, 1.0 - b1, b2, 1.0 - b2].map(F));
+    fields.extend([epsilon, shrink, rate, correction].map(F));
     fields.extend([U(0); 2]);
     let tables = [signed.clone(), unsigned.clone()].concat();
     let data = [
@@ -190,69 +189,63 @@ pub(crate) fn adamw_codes(check: &mut Check) {
     let Some(out) = check.run("adamw_codes", &data, &fields, [2, 1]) else {
         return;
     };
-    let m = |at: usize| {
-        beta1 * signed[code(&first, at)] * scales[0][at / BLOCK] + (1.0 - beta1) * g[at] * scale
-    };
-    let v = |at: usize| {
-        beta2 * unsigned[code(&second, at)] * scales[1][at / BLOCK]
-            + (1.0 - beta2) * (g[at] * scale).powi(2)
-    };
     let each = |of: &dyn Fn(usize) -> f64| (0..count).map(of).collect::<Vec<f64>>();
-    let (m, v) = (each(&m), each(&v));
+    let m = each(&|at| {
+        let before = signed[code(&first, at)] * scales[0][at / BLOCK];
+        b1 * before + (1.0 - b1) * g[at] * scale
+    });
+    let v = each(&|at| {
+        let before = unsigned[code(&second, at)] * scales[1][at / BLOCK];
+        b2 * before + (1.0 - b2) * (g[at] * scale).powi(2)
+    });
     let want = each(&|at| w[at] * shrink - m[at] / (v[at].sqrt() * correction + epsilon) * rate);
     check.same_wide("adamw_codes: weight", &out[0], &want);
-    let largest = |of: &[f64]| -> Vec<f64> {
-        let blocks = of.chunks(BLOCK);
-        blocks
-            .map(|it| it.iter().fold(0.0, |most: f64, it| most.max(it.abs())))
-            .collect()
-    };
     let (most_m, most_v) = (largest(&m), largest(&v));
     check.same_wide("adamw_codes: largest of the first", &out[3], &most_m);
     check.same_wide("adamw_codes: largest of the second", &out[5], &most_v);
-    // What the codes stand for is as near as any value is.
-    for (what, bytes, table, numbers, most) in [
-        ("first", &out[2], &signed, &m, &most_m),
-        ("second", &out[4], &unsigned, &v, &most_v),
-    ] {
-        let far = |at: usize, code: usize| {
-            let divisor = if most[at / BLOCK] == 0.0 {
-                1.0
-            } else {
-                most[at / BLOCK]
-            };
-            (table[code] - numbers[at] / divisor).abs()
+    let numbers = [&signed[..], &m, &most_m];
+    codes_are_near(check, "first", numbers, &out[2], &first);
+    let numbers = [&unsigned[..], &v, &most_v];
+    codes_are_near(check, "second", numbers, &out[4], &second);
+}
+
+/// What the codes stand for is as near as any value of the table is, and those behind the last number are as before.
+fn codes_are_near(
+    check: &mut Check,
+    what: &str,
+    [table, numbers, most]: [&[f64]; 3],
+    bytes: &[u8],
+    words: &[u32],
+) {
+    let count = numbers.len();
+    let far = |at: usize, code: usize| {
+        let divisor = match most[at / BLOCK] {
+            0.0 => 1.0,
+            most => most,
         };
-        let least = |at: usize| {
-            (0..BLOCK)
-                .map(|code| far(at, code))
-                .fold(f64::MAX, f64::min)
-        };
-        let raised = |at: usize| what == "second" && v[at] > 0.0 && bytes[at] == 1;
-        let got = each(&|at| {
-            if raised(at) {
-                0.0
-            } else {
-                far(at, usize::from(bytes[at]))
-            }
-        });
-        let want = each(&|at| if raised(at) { 0.0 } else { least(at) });
-        check.compare(
-            &format!("adamw_codes: codes of the {what}"),
-            &got,
-            &want,
-            1e-4,
-        );
-        let behind: Vec<f64> = bytes[count..].iter().map(|it| f64::from(*it)).collect();
-        let words = if what == "first" { &first } else { &second };
-        let kept: Vec<f64> = (count..blocks * BLOCK)
-            .map(|at| code(words, at) as f64)
-            .collect();
-        check.compare(
-            &format!("adamw_codes: behind the {what}"),
-            &behind,
-            &kept,
-            0.0,
-        );
-    }
+        (table[code] - numbers[at] / divisor).abs()
+    };
+    let least = |at: usize| {
+        (0..BLOCK)
+            .map(|code| far(at, code))
+            .fold(f64::MAX, f64::min)
+    };
+    // A second moment above 0 has code 1 at least.
+    let is_raised = |at: usize| what == "second" && numbers[at] > 0.0 && bytes[at] == 1;
+    let compared: Vec<usize> = (0..count).filter(|at| !is_raised(*at)).collect();
+    let got: Vec<f64> = compared
+        .iter()
+        .map(|&at| far(at, usize::from(bytes[at])))
+        .collect();
+    let want: Vec<f64> = compared.iter().map(|&at| least(at)).collect();
+    check.compare(
+        &format!("adamw_codes: codes of the {what}"),
+        &got,
+        &want,
+        1e-4,
+    );
+    let numbers = |bytes: &[u8]| -> Vec<f64> { bytes.iter().map(|it| f64::from(*it)).collect() };
+    let before: Vec<u8> = words.iter().flat_map(|it| it.to_le_bytes()).collect();
+    let (got, want) = (numbers(&bytes[count..]), numbers(&before[count..]));
+    check.compare(&format!("adamw_codes: behind the {what}"), &got, &want, 0.0);
 }

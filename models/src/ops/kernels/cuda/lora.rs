@@ -13,7 +13,7 @@ use crate::{
     Result,
     ops::{
         as_rows,
-        dropout::{self, Dropout},
+        dropout::left_of,
         kernels::{
             Kernel,
             cuda::{
@@ -22,7 +22,7 @@ use crate::{
                 output, serves as serves_tensors, side,
             },
         },
-        lora::AdaptedLinear,
+        lora::{AdaptedLinear, go_together},
         rows_like,
         weight::Matrix,
     },
@@ -38,7 +38,6 @@ pub(crate) fn serves(x: &Value, layers: &[AdaptedLinear]) -> bool {
         let adapter = &layer.adapter;
         let parts = [adapter.a.tensor(), adapter.b.tensor()];
         matches!(layer.weight.matrix(), Matrix::Dense(weight) if weight.device().is_cuda())
-            && dropout::are_alike(layers[0].adapter.dropout.as_ref(), adapter.dropout.as_ref())
             && parts
                 .iter()
                 .all(|it| it.dtype() == DType::F32 && it.device().is_cuda() && it.is_contiguous())
@@ -51,11 +50,7 @@ pub(crate) fn serves(x: &Value, layers: &[AdaptedLinear]) -> bool {
                 .value()
                 .is_none_or(|weight| !weight.wants_gradient())
     };
-    // The first layer's way back ends that of all, so all have to have one, or none.
-    let learns = |it: &AdaptedLinear| [&it.adapter.a, &it.adapter.b].map(Value::wants_gradient);
-    let all_learn = layers.iter().all(|it| learns(it) == [true; 2]);
-    let none_learns = !x.wants_gradient() && layers.iter().all(|it| learns(it) == [false; 2]);
-    (all_learn || none_learns)
+    go_together(x, layers)
         && serves_tensors(Kernel::Lora, &[x.tensor()])
         && matches!(x.tensor().dtype(), DType::BF16 | DType::F16)
         && layers.len() <= MAX_LAYERS
@@ -109,7 +104,7 @@ impl Later {
 pub(crate) fn linears_with_adapters(x: &Value, layers: &[AdaptedLinear]) -> Result<Vec<Value>> {
     let rows = as_rows(x.tensor())?.contiguous()?;
     let dropout = layers.first().and_then(|it| it.adapter.dropout.clone());
-    let (a, layers_here) = prepare(&rows, &dropped(&dropout, &rows)?, layers)?;
+    let (a, layers_here) = prepare(&rows, &left_of(&rows, dropout.as_ref())?, layers)?;
     let mut outputs = forward(&rows, &layers_here)?;
     for (y, given) in outputs.iter_mut().zip(layers) {
         let bias = given.bias.as_ref().map(Value::tensor);
@@ -132,7 +127,7 @@ pub(crate) fn linears_with_adapters(x: &Value, layers: &[AdaptedLinear]) -> Resu
             }
             let Back { dz, dx, later } = back.take().ok_or_else(|| broken("a way back twice"))?;
             let da = output(a.shape(), DType::F32, &rows)?;
-            let seen = dropped(&dropout, &rows)?;
+            let seen = left_of(&rows, dropout.as_ref())?;
             // Nothing on the way back waits for gradients of weights.
             let mut kept = vec![&seen, &dz, &da];
             kept.extend(later.iter().flat_map(|it| [&it.gradient, &it.z, &it.db]));
@@ -168,14 +163,6 @@ pub(crate) fn linears_with_adapters(x: &Value, layers: &[AdaptedLinear]) -> Resu
     };
     let layers_here = layers_here.into_iter().zip(outputs);
     layers_here.enumerate().map(record).collect()
-}
-
-/// What adapters see of x.
-fn dropped(dropout: &Option<Dropout>, x: &Tensor) -> Result<Tensor> {
-    match dropout {
-        Some(dropout) => dropout.apply(x),
-        None => Ok(x.clone()),
-    }
 }
 
 /// What comes out of each layer, [n, o], without its bias.

@@ -18,10 +18,10 @@ use crate::{
     Result,
     ops::{
         as_rows,
-        dropout::{self, Dropout},
+        dropout::left_of,
         kernels::Kernel,
         linear::{Term, project, project_back, weight_gradient},
-        lora::AdaptedLinear,
+        lora::{AdaptedLinear, go_together},
         rows_like,
         sum::sum,
         weight::Matrix,
@@ -45,25 +45,13 @@ pub(crate) fn serves(x: &Tensor) -> bool {
 
 /// See [`linears_with_adapters`](crate::ops::lora::linears_with_adapters).
 pub(crate) fn linears_with_adapters(x: &Value, layers: &[AdaptedLinear]) -> Result<Vec<Value>> {
-    match are_alike(x, layers) {
+    match go_together(x, layers) && 2 * layers.len() <= SLOTS {
         true => together(x, layers),
         false => {
             let each = layers.chunks(1).map(|layer| together(x, layer));
             Ok(each.collect::<Result<Vec<_>>>()?.concat())
         }
     }
-}
-
-/// Whether layers can be computed together: with one dropout, and all with a way back or none. That of the first ends that of all.
-fn are_alike(x: &Value, layers: &[AdaptedLinear]) -> bool {
-    let mut dropouts = layers.iter().map(|it| it.adapter.dropout.as_ref());
-    let first = dropouts.next().flatten();
-    let learns = |it: &AdaptedLinear| [&it.adapter.a, &it.adapter.b].map(Value::wants_gradient);
-    let all_learn = layers.iter().all(|it| learns(it) == [true; 2]);
-    let none_learns = !x.wants_gradient() && layers.iter().all(|it| learns(it) == [false; 2]);
-    (all_learn || none_learns)
-        && dropouts.all(|it| dropout::are_alike(first, it))
-        && 2 * layers.len() <= SLOTS
 }
 
 /// One layer, as its products need it. i: numbers that go in, o: that come out, r: its rank.
@@ -94,7 +82,11 @@ fn together(x: &Value, layers: &[AdaptedLinear]) -> Result<Vec<Value>> {
     let rows = side_by_side(&as_rows(x.tensor())?)?;
     let dropout = layers.first().and_then(|it| it.adapter.dropout.clone());
     let (a, here) = join(&rows, layers)?;
-    let z = project(KERNEL, &[Term::new(&dropped(&dropout, &rows)?, &a)], None)?;
+    let z = project(
+        KERNEL,
+        &[Term::new(&left_of(&rows, dropout.as_ref())?, &a)],
+        None,
+    )?;
     let mut outputs = Vec::new();
     for (layer, given) in here.iter().zip(layers) {
         let bias = given.bias.as_ref().map(Value::tensor);
@@ -127,7 +119,7 @@ fn together(x: &Value, layers: &[AdaptedLinear]) -> Result<Vec<Value>> {
                 [only] => only.clone(),
                 several => Tensor::cat(several, 1)?,
             };
-            let da = weight_gradient(KERNEL, &dz, &dropped(&dropout, &rows)?, 1.0)?;
+            let da = weight_gradient(KERNEL, &dz, &left_of(&rows, dropout.as_ref())?, 1.0)?;
             let da = in_dtype(&da, dtypes[0])?;
             let dx = match (dx, &dropout) {
                 (Some(dx), Some(dropout)) => {
@@ -154,14 +146,6 @@ fn together(x: &Value, layers: &[AdaptedLinear]) -> Result<Vec<Value>> {
     };
     let here = here.into_iter().zip(outputs);
     here.enumerate().map(record).collect()
-}
-
-/// What adapters see of x.
-fn dropped(dropout: &Option<Dropout>, x: &Tensor) -> Result<Tensor> {
-    match dropout {
-        Some(dropout) => dropout.apply(x),
-        None => Ok(x.clone()),
-    }
 }
 
 /// A of all layers [R, i], and each layer with its part, in the dtype of x [n, i].

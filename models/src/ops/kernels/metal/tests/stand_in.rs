@@ -163,6 +163,7 @@ impl InplaceOp1 for Overwrite {
         let pair = |it: &[u8]| [it[0], it[1]];
         let four = |it: &[u8]| [it[0], it[1], it[2], it[3]];
         match storage {
+            CpuStorage::U8(it) => put(&mut it[start..], bytes, |it| it[0]),
             CpuStorage::U32(it) => put(&mut it[start..], bytes, |it| u32::from_le_bytes(four(it))),
             CpuStorage::F32(it) => put(&mut it[start..], bytes, |it| f32::from_le_bytes(four(it))),
             CpuStorage::F16(it) => put(&mut it[start..], bytes, |it| f16::from_le_bytes(pair(it))),
