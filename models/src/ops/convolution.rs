@@ -10,7 +10,7 @@
 //! Deliberately absent: groups and dilation, which no architecture here has, and candle's own convolution, whose gradients are
 //! slow everywhere and wrong on Metal.
 
-use candle_core::{D, Tensor};
+use candle_core::{D, DType, Tensor};
 
 use crate::{
     Error, Result,
@@ -171,10 +171,15 @@ impl Shape {
         }
     }
 
-    /// The first picture of each part, and its sizes: as many pictures as have patches of some 256 MiB.
-    fn parts(&self, like: &Tensor) -> impl Iterator<Item = (usize, Self)> + use<> {
+    /// The first picture of each part, and its sizes: as many pictures as have patches of some 256 MiB, with so many numbers of this
+    /// dtype in a patch.
+    pub(crate) fn parts(
+        &self,
+        columns: usize,
+        dtype: DType,
+    ) -> impl Iterator<Item = (usize, Self)> + use<> {
         const BYTES: usize = 256 << 20;
-        let of_picture = self.places() * self.depth() * like.dtype().size_in_bytes();
+        let of_picture = self.places() * columns * dtype.size_in_bytes();
         let (whole, at_once) = (*self, (BYTES / of_picture.max(1)).max(1));
         (0..self.pictures).step_by(at_once).map(move |first| {
             let pictures = at_once.min(whole.pictures - first);
@@ -214,7 +219,8 @@ fn forward(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, shape: &Shape) ->
         return kernels::cuda::convolution::forward(x, weight, bias, shape);
     }
     let matrix = as_matrix(weight)?;
-    let outputs = shape.parts(x).map(|(first, shape)| {
+    let parts = shape.parts(shape.depth(), x.dtype());
+    let outputs = parts.map(|(first, shape)| {
         let patches = patches(&x.narrow(0, first, shape.pictures)?, &shape)?;
         project(Kernel::Convolution, &[Term::new(&patches, &matrix)], bias)
     });
@@ -231,7 +237,8 @@ fn to_picture(gradient: &Tensor, weight: &Tensor, shape: &Shape) -> Result<Tenso
         return kernels::cuda::convolution::to_picture(gradient, weight, shape);
     }
     let matrix = as_matrix(weight)?;
-    joined(shape.parts(gradient).map(|(first, shape)| {
+    let parts = shape.parts(shape.depth(), gradient.dtype());
+    joined(parts.map(|(first, shape)| {
         let rows = as_rows(&gradient.narrow(0, first, shape.pictures)?)?;
         let patches = project_back(Kernel::Convolution, &[Term::new(&rows, &matrix)])?;
         patches_back(&patches, &shape)
@@ -277,7 +284,7 @@ fn to_weight(gradient: &Tensor, x: &Tensor, shape: &Shape) -> Result<Tensor> {
         return kernels::cuda::convolution::to_weight(gradient, x, shape);
     }
     let mut sum = None;
-    for (first, shape) in shape.parts(x) {
+    for (first, shape) in shape.parts(shape.depth(), x.dtype()) {
         let of_part = |it: &Tensor| it.narrow(0, first, shape.pictures);
         let (rows, patches) = (
             as_rows(&of_part(gradient)?)?,

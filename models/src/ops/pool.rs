@@ -80,6 +80,18 @@ pub(crate) struct Windows {
 }
 
 impl Windows {
+    /// n, h, w and c.
+    pub(crate) fn of_input(&self) -> [usize; 4] {
+        let [height, width] = self.from;
+        [self.pictures, height, width, self.channels]
+    }
+
+    /// n, h', w' and c.
+    pub(crate) fn of_output(&self) -> [usize; 4] {
+        let [down, across] = self.to;
+        [self.pictures, down, across, self.channels]
+    }
+
     /// The places of a window: for each, its row and its column in each window, in the picture with its padding.
     fn taps(&self, x: &Tensor) -> Result<Vec<[Tensor; 2]>> {
         let tap = |side: usize, tap: usize| {

@@ -103,20 +103,12 @@ fn step_on_metal(factors: Factors, group: &Group, parts: &[Part]) -> Result<()> 
 fn step_on_cuda(factors: Factors, group: &Group, parts: &[Part]) -> Result<()> {
     let states = parts.iter().map(|part| state_of(group, part));
     let states = states.collect::<Result<Vec<_>>>()?;
-    let entry = |(part, state): (&'_ Part, &'_ [[Tensor; 2]; 2])| {
+    let entries = parts.iter().zip(&states).map(|(part, state)| {
         let [[first, first_scale], [second, second_scale]] = state;
-        [
-            &part.weight,
-            &part.gradient,
-            first,
-            first_scale,
-            second,
-            second_scale,
-        ]
-        .map(Clone::clone)
-    };
-    let entries: Vec<[Tensor; 6]> = parts.iter().zip(&states).map(entry).collect();
-    let entries: Vec<_> = entries.iter().map(|it| it.each_ref().map(Some)).collect();
+        let (weight, gradient) = (&part.weight, &part.gradient);
+        [weight, gradient, first, first_scale, second, second_scale].map(Some)
+    });
+    let entries: Vec<_> = entries.collect();
     let tables = tables_on(group.flat.device())?;
     kernels::cuda::many::adamw_8bit(&entries, &tables, factors.for_kernels())
 }

@@ -4,8 +4,8 @@
 //! A pass is recorded when its form occurs for the second time, so that one-off passes are never recorded. From then on, each
 //! batch is copied to where the recorded pass reads it, and loss and gradients lie where it wrote them. Decisions that depend on
 //! them, and the update, are launched step by step as before, so skipped steps, spikes and loss scales work as without a
-//! recording. Masks of dropout are drawn from
-//! a seed that lies on the GPU, as the batch does. Deliberately absent: the update, which is a few launches.
+//! recording. Masks of dropout are found from a seed that lies on the GPU, as the batch does. Deliberately absent: the update, which
+//! is a few launches.
 
 use std::collections::BTreeSet;
 

@@ -42,9 +42,9 @@ pub(crate) fn largest(x: &Tensor, shape: &Windows) -> Result<(Tensor, Tensor)> {
             }
         });
     });
-    let dims = (shape.pictures, shape.to[0], shape.to[1], channels);
-    let chosen = Tensor::from_vec(chosen, dims, &Device::Cpu)?;
-    Ok((tensor(y, dims)?, chosen))
+    let dims = shape.of_output();
+    let chosen = Tensor::from_vec(chosen, &dims, &Device::Cpu)?;
+    Ok((tensor(y, &dims)?, chosen))
 }
 
 /// The gradient of x [n, h, w, c] from g [n, h', w', c].
@@ -76,8 +76,7 @@ pub(crate) fn largest_back(gradient: &Tensor, chosen: &Tensor, shape: &Windows) 
                 }
             });
     });
-    let [height, width] = shape.from;
-    tensor(dx, (shape.pictures, height, width, channels))
+    tensor(dx, &shape.of_input())
 }
 
 /// Numbers of a picture, before and after.

@@ -29,8 +29,6 @@ const STAGES: usize = 3;
 const BLOCKS: usize = 264;
 /// The most numbers that whole numbers of 32 bits count.
 const MAX_NUMBERS: usize = 1 << 31;
-/// Bytes of patches at a time.
-const PATCHES: usize = 256 << 20;
 
 /// x [n, h, w, c], W [o, c, k, k] in the dtype of x, e [o] -> [n, h', w', o].
 pub(crate) fn forward(
@@ -248,16 +246,8 @@ struct Part {
 
 /// A convolution in parts whose patches find room.
 fn parts(like: &Tensor, shape: &Shape) -> impl Iterator<Item = Part> {
-    let of_picture = shape.places() * columns(shape) * like.dtype().size_in_bytes();
-    let at_once = (PATCHES / of_picture.max(1)).clamp(1, shape.pictures.max(1));
-    let shape = *shape;
-    (0..shape.pictures).step_by(at_once).map(move |first| Part {
-        first,
-        shape: Shape {
-            pictures: at_once.min(shape.pictures - first),
-            ..shape
-        },
-    })
+    let parts = shape.parts(columns(shape), like.dtype());
+    parts.map(|(first, shape)| Part { first, shape })
 }
 
 impl Part {

@@ -16,13 +16,8 @@ pub(crate) fn serves(x: &Tensor) -> Result<bool> {
 
 /// The largest numbers, and the tap of the window where each was: [n, h', w', c], the latter u8.
 pub(crate) fn largest(x: &Tensor, windows: &Windows) -> Result<(Tensor, Tensor)> {
-    let dims = (
-        windows.pictures,
-        windows.to[0],
-        windows.to[1],
-        windows.channels,
-    );
-    let (y, chosen) = (output(dims, x.dtype(), x)?, output(dims, DType::U8, x)?);
+    let dims = windows.of_output();
+    let (y, chosen) = (output(&dims, x.dtype(), x)?, output(&dims, DType::U8, x)?);
     let packs = y.elem_count() / PACK;
     Launch::of_module(&PICTURES, "max_pool", x)?
         .tensors(&[x, &y, &chosen])?
@@ -38,9 +33,7 @@ pub(crate) fn largest_back(
     chosen: &Tensor,
     windows: &Windows,
 ) -> Result<Tensor> {
-    let [height, width] = windows.from;
-    let dims = (windows.pictures, height, width, windows.channels);
-    let dx = output(dims, gradient.dtype(), gradient)?;
+    let dx = output(&windows.of_input(), gradient.dtype(), gradient)?;
     let packs = dx.elem_count() / PACK;
     Launch::of_module(&PICTURES, "max_pool_back", gradient)?
         .tensors(&[gradient, chosen, &dx])?

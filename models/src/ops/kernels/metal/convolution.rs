@@ -20,10 +20,9 @@ pub(crate) fn patches(x: &Tensor, shape: &Shape) -> Result<Tensor> {
 /// The gradient of x [n, h, w, c] from that of its patches.
 pub(crate) fn patches_back(patches: &Tensor, shape: &Shape) -> Result<Tensor> {
     let patches = side_by_side(patches)?;
-    let [height, width] = shape.from;
-    let dims = (shape.pictures, height, width, shape.channels[0]);
-    let dx = output(dims, patches.dtype(), &patches)?;
-    launch("patches_back", &[&patches, &dx], &shape.windows())?;
+    let windows = shape.windows();
+    let dx = output(&windows.of_input(), patches.dtype(), &patches)?;
+    launch("patches_back", &[&patches, &dx], &windows)?;
     Ok(dx)
 }
 

@@ -7,9 +7,8 @@ use crate::{Result, ops::pool::Windows};
 
 /// The largest numbers, and the tap of the window where each was: [n, h', w', c], the latter u32.
 pub(crate) fn largest(x: &Tensor, windows: &Windows) -> Result<(Tensor, Tensor)> {
-    let [down, across] = windows.to;
-    let dims = (windows.pictures, down, across, windows.channels);
-    let (y, chosen) = (output(dims, x.dtype(), x)?, output(dims, DType::U32, x)?);
+    let dims = windows.of_output();
+    let (y, chosen) = (output(&dims, x.dtype(), x)?, output(&dims, DType::U32, x)?);
     launch("max_pool", &[x, &y, &chosen], windows)?;
     Ok((y, chosen))
 }
@@ -20,9 +19,7 @@ pub(crate) fn largest_back(
     chosen: &Tensor,
     windows: &Windows,
 ) -> Result<Tensor> {
-    let [height, width] = windows.from;
-    let dims = (windows.pictures, height, width, windows.channels);
-    let dx = output(dims, gradient.dtype(), gradient)?;
+    let dx = output(&windows.of_input(), gradient.dtype(), gradient)?;
     launch("max_pool_back", &[gradient, chosen, &dx], windows)?;
     Ok(dx)
 }
