@@ -6,6 +6,8 @@ use std::sync::OnceLock;
 
 use libloading::Library;
 
+use crate::library;
+
 /// What its library is called, as a package of the system or of Python's has it.
 const NAMES: [&str; 2] = if cfg!(windows) {
     ["cudnn64_9.dll", "cudnn64_9"]
@@ -31,11 +33,7 @@ pub(crate) fn find() -> Option<&'static Cudnn> {
 
 #[allow(unsafe_code)]
 fn load() -> Option<Cudnn> {
-    // Safety: loading runs what the library does when it is loaded, as for every program that uses it.
-    let mut found = NAMES
-        .iter()
-        .filter_map(|name| unsafe { Library::new(*name).ok() });
-    let library = found.next()?;
+    let library = library::open(NAMES)?;
     // Safety: so cuDNN's header declares it in every version. It takes nothing and changes nothing.
     let number = unsafe {
         let version = library.get::<unsafe extern "C" fn() -> usize>(b"cudnnGetVersion");

@@ -17,6 +17,8 @@ pub mod figures;
 pub mod generate;
 pub mod gguf;
 mod instead;
+#[cfg(feature = "cuda")]
+mod library;
 pub mod limits;
 pub mod ops;
 pub mod optim;

@@ -8,6 +8,8 @@
 //!
 //! Deliberately absent: any formula (see `ops`), second derivatives, and playing a record twice.
 
+mod complete;
+
 use std::{
     cell::RefCell,
     collections::{BTreeMap, BTreeSet},
@@ -15,6 +17,8 @@ use std::{
 };
 
 use candle_core::Tensor;
+pub use complete::Complete;
+use complete::Completion;
 
 use crate::{
     Error, Result,
@@ -52,8 +56,8 @@ struct Record {
     slots: usize,
     /// The slot of each parameter already asked for, so that a weight used twice collects into one.
     parameters: BTreeMap<String, usize>,
-    /// Whether a trainable parameter was asked for while nothing was recorded.
-    met_trainable: bool,
+    /// The trainable parameters that were asked for while nothing was recorded.
+    met: BTreeSet<String>,
     /// What the gradient of the loss will be multiplied with.
     loss_scale: Option<f64>,
     /// The rows of tables that were used, by the names of the tables.
@@ -143,6 +147,8 @@ impl DropoutSeed {
 struct Step {
     output: usize,
     inputs: Vec<Option<usize>>,
+    /// The parameters that are used inside of a checkpointed segment.
+    inside: BTreeSet<String>,
     backward: Backward,
     /// Nothing unless the pass is profiled.
     made: Option<Made>,
@@ -156,6 +162,9 @@ type Backward = Box<dyn FnOnce(Tensor, &mut Gradients) -> Result<Vec<Option<Tens
 pub struct Gradients {
     by_name: BTreeMap<String, Tensor>,
     rows: BTreeMap<String, BTreeSet<u32>>,
+    /// Those which were complete before the end of the last pass, where somebody wants to know.
+    /// They are told of so many bytes at once.
+    complete: Option<(usize, Vec<Complete>)>,
 }
 
 impl Value {
@@ -248,7 +257,7 @@ impl Tape {
     /// A trainable parameter as a value. The same name always gets the same slot.
     pub(crate) fn parameter(&self, name: &str, tensor: Tensor) -> Value {
         if !self.recording {
-            self.record.borrow_mut().met_trainable = true;
+            self.record.borrow_mut().met.insert(name.to_owned());
             return Value::constant(tensor);
         }
         let known = self.record.borrow().parameters.get(name).copied();
@@ -287,7 +296,8 @@ impl Tape {
             ..Self::new(dropout_seed.clone())
         };
         let output = segment(&silent, &Value::constant(x.tensor.clone()))?.tensor;
-        if !x.wants_gradient() && !silent.record.borrow().met_trainable {
+        let met = silent.record.take().met;
+        if !x.wants_gradient() && met.is_empty() {
             return Ok(Value::constant(output));
         }
         let input = x.tensor.clone();
@@ -299,7 +309,11 @@ impl Tape {
             drop(again);
             tape.backward_to(&output, gradient, &[&x], gradients)
         });
-        Ok(push(&self.record, output, &[x], (backward, None)))
+        let value = push(&self.record, output, &[x], (backward, None));
+        if let Some(step) = self.record.borrow_mut().steps.last_mut() {
+            step.inside = met;
+        }
+        Ok(value)
     }
 
     /// Plays the record from `output`, a single number, and adds the gradient of every parameter to `gradients`.
@@ -334,21 +348,21 @@ impl Tape {
             return Ok(vec![None; inputs.len()]);
         };
         collected[slot.index] = Some(seed);
+        // A segment inside of this pass doesn't know what else uses its parameters, and is not asked.
+        let noted = gradients.complete.take();
+        let mut completion =
+            noted.map(|(bytes_at_once, _)| Completion::of(bytes_at_once, &steps, &parameters));
         // Popping drops each closure, and with it what the operation had saved, as soon as it has run.
         let mut steps = steps;
         while let Some(step) = steps.pop() {
-            let Some(gradient) = collected[step.output].take() else {
-                continue;
-            };
-            let profiled = profile::back_through(step.made.as_ref());
-            let input_gradients = (step.backward)(gradient, gradients)?;
-            drop(profiled);
-            for (slot, gradient) in step.inputs.into_iter().zip(input_gradients) {
-                if let (Some(slot), Some(gradient)) = (slot, gradient) {
-                    add_to(&mut collected[slot], gradient)?;
-                }
+            if let Some(gradient) = collected[step.output].take() {
+                back_through(step, gradient, &mut collected, gradients)?;
+            }
+            if let Some(completion) = &mut completion {
+                completion.passed(steps.len(), &parameters, &mut collected, gradients)?;
             }
         }
+        gradients.complete = completion.map(Completion::found);
         // Gradients of weights may have been computed beside the way back.
         #[cfg(feature = "cuda")]
         crate::ops::kernels::cuda::side::join()?;
@@ -365,6 +379,17 @@ impl Tape {
 }
 
 impl Gradients {
+    /// Notes in the next pass which gradients are complete before its end, so many bytes at once. It has to be the last that adds to
+    /// them.
+    pub fn note_complete(&mut self, bytes_at_once: usize) {
+        self.complete = Some((bytes_at_once, Vec::new()));
+    }
+
+    /// Which gradients were complete before the end of the last pass, the first first, where that was to be noted.
+    pub fn take_complete(&mut self) -> Vec<Complete> {
+        self.complete.take().map_or_else(Vec::new, |it| it.1)
+    }
+
     /// Adds a gradient. The first of a name is moved in, later ones are added.
     pub fn add(&mut self, name: &str, gradient: Tensor) -> Result<()> {
         match self.by_name.get_mut(name) {
@@ -399,6 +424,24 @@ impl Gradients {
     }
 }
 
+/// Plays one operation back, whose output has this gradient.
+fn back_through(
+    step: Step,
+    gradient: Tensor,
+    collected: &mut [Option<Tensor>],
+    gradients: &mut Gradients,
+) -> Result<()> {
+    let profiled = profile::back_through(step.made.as_ref());
+    let input_gradients = (step.backward)(gradient, gradients)?;
+    drop(profiled);
+    for (slot, gradient) in step.inputs.into_iter().zip(input_gradients) {
+        if let (Some(slot), Some(gradient)) = (slot, gradient) {
+            add_to(&mut collected[slot], gradient)?;
+        }
+    }
+    Ok(())
+}
+
 fn new_slot(record: &RefCell<Record>) -> usize {
     let mut record = record.borrow_mut();
     record.slots += 1;
@@ -422,6 +465,7 @@ fn push(
     record.borrow_mut().steps.push(Step {
         output: slot.index,
         inputs,
+        inside: BTreeSet::new(),
         backward,
         made,
     });

@@ -16,7 +16,7 @@ use models::{
     checkpoint::keep::Checkpoints,
     train::{
         Outcome, TrainEvent, TrainState,
-        group::{Group, Together},
+        group::{Bucket, Group, Together},
         share::Share,
         train,
     },
@@ -142,11 +142,16 @@ impl Group for Threads {
         self.share
     }
 
-    fn sum_tensors(&mut self, tensors: Vec<Tensor>) -> Result<Vec<Tensor>> {
-        match self.of_all(Said::Tensors(tensors))? {
+    fn sum_tensors(&mut self, buckets: Vec<Bucket>) -> Result<Vec<Vec<Tensor>>> {
+        let sum = |bucket: Bucket| match self.of_all(Said::Tensors(bucket.tensors))? {
             Said::Tensors(sums) => Ok(sums),
             _ => unreachable!(),
-        }
+        };
+        buckets.into_iter().map(sum).collect()
+    }
+
+    fn wait(&mut self) -> Result<()> {
+        Ok(())
     }
 
     fn max(&mut self, words: [i32; 8]) -> Result<[i32; 8]> {

@@ -3,7 +3,7 @@
 //!
 //! Gradients are not rewritten: the optimizer multiplies by [`clip_scale`] while it reads them.
 
-use candle_core::{DType, Device, Tensor};
+use candle_core::{DType, Tensor};
 use rayon::prelude::*;
 
 use super::numbers::{CHUNK, numbers};
@@ -13,23 +13,31 @@ use crate::{
     tape::Gradients,
 };
 
+/// The loss and the norm of the gradients of a step, which a device may still be computing.
+pub struct LossAndNorm {
+    /// The loss, and Σ g² over the gradients whose sum the device has, if any: f32 [1] or [2].
+    numbers: Tensor,
+    /// Σ g² over the others.
+    sum: f64,
+}
+
 /// The loss, a single number, and the norm of the gradients: all that is read of a step before the weights change.
-///
-/// A device is asked once, for both, so that it need not wait in between.
-pub fn loss_and_norm(loss: &Tensor, gradients: &Gradients) -> Result<(f64, f64)> {
+pub fn loss_and_norm(loss: &Tensor, gradients: &Gradients) -> Result<LossAndNorm> {
     let loss = loss.to_dtype(DType::F32)?;
     let (sum, rest) = squares(gradients)?;
-    let (loss, rest) = match rest {
-        Some(rest) => {
-            let both = Tensor::stack(&[loss, rest], 0)?.to_device(&Device::Cpu)?;
-            (
-                both.get(0)?.to_scalar::<f32>()?,
-                both.get(1)?.to_scalar::<f32>()?,
-            )
-        }
-        None => (loss.to_scalar::<f32>()?, 0.0),
-    };
-    Ok((f64::from(loss), (sum + f64::from(rest)).sqrt()))
+    let numbers: Vec<_> = [Some(loss), rest].into_iter().flatten().collect();
+    let numbers = Tensor::stack(&numbers, 0)?;
+    Ok(LossAndNorm { numbers, sum })
+}
+
+impl LossAndNorm {
+    /// Both, once they are there. The device is asked once, so that it need not wait in between.
+    pub fn read(&self) -> Result<(f64, f64)> {
+        let numbers = self.numbers.to_vec1::<f32>()?;
+        let loss = numbers.first().copied().map_or(f64::NAN, f64::from);
+        let rest = numbers.get(1).copied().map_or(0.0, f64::from);
+        Ok((loss, (self.sum + rest).sqrt()))
+    }
 }
 
 /// The norm of all gradients taken as one vector: √ Σ g².
@@ -110,7 +118,13 @@ fn squared_sum_of_chunk(numbers: &[f32]) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use candle_core::Device;
+
     use super::*;
+
+    fn read(loss: &Tensor, gradients: &Gradients) -> (f64, f64) {
+        loss_and_norm(loss, gradients).unwrap().read().unwrap()
+    }
 
     fn gradients(tensors: &[&[f32]]) -> Gradients {
         let mut gradients = Gradients::default();
@@ -136,23 +150,22 @@ mod tests {
         let loss = Tensor::new(2.5f32, &Device::Cpu).unwrap();
         let gradients = gradients(&[&[3.0], &[0.0, 4.0]]);
         // Here, and as a device does it.
-        assert_eq!(loss_and_norm(&loss, &gradients).unwrap(), (2.5, 5.0));
-        let composed = kernels::without(|| loss_and_norm(&loss, &gradients));
-        assert_eq!(composed.unwrap(), (2.5, 5.0));
-        let nothing = loss_and_norm(&loss, &Gradients::default());
-        assert_eq!(nothing.unwrap(), (2.5, 0.0));
+        assert_eq!(read(&loss, &gradients), (2.5, 5.0));
+        let composed = kernels::without(|| read(&loss, &gradients));
+        assert_eq!(composed, (2.5, 5.0));
+        assert_eq!(read(&loss, &Gradients::default()), (2.5, 0.0));
     }
 
     #[test]
     fn loss_and_norm_are_not_finite_each_for_its_own_reason() {
         let number = |number: f32| Tensor::new(number, &Device::Cpu).unwrap();
         for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
-            for read in [loss_and_norm, |loss: &Tensor, gradients: &Gradients| {
-                kernels::without(|| loss_and_norm(loss, gradients))
+            for read in [read, |loss: &Tensor, gradients: &Gradients| {
+                kernels::without(|| read(loss, gradients))
             }] {
-                let (loss, norm) = read(&number(bad), &gradients(&[&[1.0]])).unwrap();
+                let (loss, norm) = read(&number(bad), &gradients(&[&[1.0]]));
                 assert!(!loss.is_finite() && norm == 1.0);
-                let (loss, norm) = read(&number(1.0), &gradients(&[&[1.0, bad]])).unwrap();
+                let (loss, norm) = read(&number(1.0), &gradients(&[&[1.0, bad]]));
                 assert!(loss == 1.0 && !norm.is_finite());
             }
         }

@@ -7,12 +7,18 @@
 //! rank that failed, wherever that was, says so in the next exchange, with a sentence that the others end with too. What only
 //! one rank knows, such as a request to stop, is acted on only after an exchange.
 //!
+//! Gradients that are complete early in the way back are added up while the rest of it is computed: the exchange comes as soon as
+//! a device has been told what to compute, and each sum waits on the device for what it adds up.
+//!
 //! Deliberately absent: how ranks find each other, and how they notice that one is gone.
 
 use candle_core::{DType, Device, Tensor};
 
 use super::share::Share;
-use crate::{Error, Result, parameters::Parameters, random::stable_hash, tape::Gradients};
+use crate::{
+    Error, Result, device::moment::Moment, parameters::Parameters, random::stable_hash,
+    tape::Gradients,
+};
 
 /// The words of an exchange, by their places.
 const STOP: usize = 0;
@@ -35,6 +41,14 @@ const BYTES_PER_NUMBER: usize = 4;
 const PATTERN_NUMBERS: usize = 1 << 20;
 const PATTERN: usize = 16;
 
+/// Tensors that are added up together.
+pub struct Bucket {
+    /// Tensors that share no memory with anything that is still used.
+    pub tensors: Vec<Tensor>,
+    /// Since when they are computed, if that is before all that the device was told to do.
+    pub since: Option<Moment>,
+}
+
 /// Sums over all ranks. Every rank calls the same functions in the same order with as many numbers.
 ///
 /// Errors: [`Error::Peer`] where another rank is gone.
@@ -42,8 +56,12 @@ pub trait Group {
     /// Which rank this is, and of how many.
     fn share(&self) -> Share;
 
-    /// The sum over all ranks of each tensor, in f32, with the same bits on every rank. Not finite where one was not.
-    fn sum_tensors(&mut self, tensors: Vec<Tensor>) -> Result<Vec<Tensor>>;
+    /// The sum over all ranks of each tensor, in f32, with the same bits on every rank. Not finite where one was not. Sums may lie
+    /// where the tensors did, and may still be under way on the device: [`Group::wait`] comes before they are read.
+    fn sum_tensors(&mut self, buckets: Vec<Bucket>) -> Result<Vec<Vec<Tensor>>>;
+
+    /// Waits until the device has done all that it was told to do, sums among it.
+    fn wait(&mut self) -> Result<()>;
 
     /// The largest of each word.
     fn max(&mut self, words: [i32; WORDS]) -> Result<[i32; WORDS]>;
@@ -77,8 +95,8 @@ impl Group for OnHost {
         self.share
     }
 
-    fn sum_tensors(&mut self, tensors: Vec<Tensor>) -> Result<Vec<Tensor>> {
-        let sum = |tensor: Tensor| {
+    fn sum_tensors(&mut self, buckets: Vec<Bucket>) -> Result<Vec<Vec<Tensor>>> {
+        let mut sum = |tensor: Tensor| {
             let numbers = tensor
                 .flatten_all()?
                 .to_dtype(DType::F32)?
@@ -88,7 +106,13 @@ impl Group for OnHost {
             let sum: Vec<f32> = sum.into_iter().map(|it| it as f32).collect();
             Ok(Tensor::from_vec(sum, tensor.dims(), tensor.device())?)
         };
-        tensors.into_iter().map(sum).collect()
+        let sums = buckets.into_iter();
+        let sums = sums.map(|bucket| bucket.tensors.into_iter().map(&mut sum).collect());
+        sums.collect()
+    }
+
+    fn wait(&mut self) -> Result<()> {
+        Ok(())
     }
 
     fn max(&mut self, words: [i32; WORDS]) -> Result<[i32; WORDS]> {
@@ -153,8 +177,14 @@ impl Together {
             numbers.collect::<Vec<_>>()
         };
         let own = Tensor::from_vec(pattern(factor(rank)), PATTERN_NUMBERS, device)?;
-        let sums = self.group.sum_tensors(vec![own])?;
-        let sum = sums.first().map(|sum| sum.to_vec1::<f32>()).transpose()?;
+        let bucket = Bucket {
+            tensors: vec![own],
+            since: None,
+        };
+        let sums = self.group.sum_tensors(vec![bucket])?;
+        self.group.wait()?;
+        let sum = sums.iter().flatten().next();
+        let sum = sum.map(|sum| sum.to_vec1::<f32>()).transpose()?;
         let expected = pattern((0..world).map(factor).sum());
         let is_right = sum.is_some_and(|sum| sum == expected);
         let wrong = format!(
@@ -202,7 +232,8 @@ impl Together {
         self.group.sum(own)
     }
 
-    /// Loss and gradients of all ranks, from those that this rank computed or the error that it met.
+    /// Loss and gradients of all ranks, from those that this rank computed or the error that it met. They are there after
+    /// [`Together::wait`].
     ///
     /// Errors: the own one, or that of another rank. Memory that ran out elsewhere is memory that ran out here too, so that
     /// all ranks try the step again.
@@ -222,21 +253,45 @@ impl Together {
                 return Err(self.fail(error, how));
             }
         };
-        let names: Vec<String> = gradients.iter().map(|(name, _)| name.to_owned()).collect();
-        let hash = names
-            .iter()
-            .fold(0, |hash, name| stable_hash(hash, name.as_bytes()));
+        if let Err(error) = gradients.separate() {
+            return Err(self.fail(error, ENDS));
+        }
+        let mut buckets = Vec::new();
+        let mut names = Vec::new();
+        for complete in gradients.take_complete() {
+            let tensors = complete.names.iter();
+            buckets.push(Bucket {
+                tensors: tensors.filter_map(|name| gradients.remove(name)).collect(),
+                since: Some(complete.since),
+            });
+            names.push(complete.names);
+        }
+        let rest: Vec<String> = gradients.iter().map(|(name, _)| name.to_owned()).collect();
+        let tensors = rest.iter().filter_map(|name| gradients.remove(name));
+        buckets.push(Bucket {
+            tensors: tensors.chain([loss]).collect(),
+            since: None,
+        });
+        names.push(rest);
+
+        let hash = |hash, name: &String| stable_hash(hash, name.as_bytes());
+        let hash = names.iter().fold(0, |all, names| {
+            names.iter().fold(stable_hash(all, b"together"), hash)
+        });
         let differ = || "the ranks have gradients of other weights".to_owned();
         self.exchange(GroupControl::default(), None, hash, differ)?;
-        let mut tensors = vec![loss];
-        tensors.extend(names.iter().filter_map(|name| gradients.remove(name)));
-        let mut sums = self.group.sum_tensors(tensors)?.into_iter();
+        let mut sums = self.group.sum_tensors(buckets)?;
         let missing = || Error::Data("a sum over the ranks has no loss".to_owned());
-        let loss = sums.next().ok_or_else(missing)?;
-        for (name, sum) in names.iter().zip(sums) {
+        let loss = sums.last_mut().and_then(Vec::pop).ok_or_else(missing)?;
+        for (name, sum) in names.iter().flatten().zip(sums.into_iter().flatten()) {
             gradients.add(name, sum)?;
         }
         Ok((loss, gradients))
+    }
+
+    /// Waits until all sums are there, or another rank is gone: reading one would wait without end then.
+    pub(super) fn wait(&mut self) -> Result<()> {
+        self.group.wait()
     }
 
     /// Remembers the gradient norm by which ranks that differ will be noticed.

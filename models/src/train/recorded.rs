@@ -80,7 +80,7 @@ impl RecordedPasses {
     }
 
     /// What these passes come to, one for each micro-batch with the seed of its dropout, where they can be recorded. It is good until
-    /// the next step.
+    /// the next step. Where others wait for the gradients, these say which are complete before the end.
     ///
     /// Errors: those of the passes themselves. Where only the recording fails, nothing is returned, and none is tried again.
     pub(crate) fn play(
@@ -88,7 +88,7 @@ impl RecordedPasses {
         device: &Device,
         micro_batches: &[Box<dyn FixedPass + '_>],
         dropout_seeds: &[u64],
-        loss_scale: f64,
+        (loss_scale, others_wait): (f64, bool),
     ) -> Result<Option<Played>> {
         if !self.takes(micro_batches.len()) {
             return Ok(None);
@@ -111,7 +111,7 @@ impl RecordedPasses {
         if self.passes.len() == MAX_FORMS {
             return Ok(None);
         }
-        let work = || launched(micro_batches, &seeds, loss_scale);
+        let work = || launched(micro_batches, &seeds, (loss_scale, others_wait));
         if self.seen.len() == MAX_SEEN {
             self.seen.clear();
         }
@@ -185,13 +185,14 @@ pub(super) fn pass<T: Task>(
     if !state.recorded.takes(batches.len()) {
         return Ok(None);
     }
+    let how = (loss_scale, state.together.is_some());
     let played = {
         let passes = batches
             .iter()
             .map(|(_, batch)| task.fixed_pass(batch, targets));
         let seeds: Vec<u64> = batches.iter().map(|it| it.0).collect();
         match passes.collect::<Result<Option<Vec<_>>>>()? {
-            Some(passes) => state.recorded.play(&device, &passes, &seeds, loss_scale),
+            Some(passes) => state.recorded.play(&device, &passes, &seeds, how),
             None => return Ok(None),
         }
     };
@@ -216,12 +217,12 @@ pub(super) fn pass<T: Task>(
 pub(crate) fn launched(
     micro_batches: &[Box<dyn FixedPass + '_>],
     seeds: &Tensor,
-    loss_scale: f64,
+    (loss_scale, others_wait): (f64, bool),
 ) -> Result<Played> {
     let seed = |at| Ok(DropoutSeed::placed_at(seeds.get(at)?));
     let seeds: Vec<_> = (0..micro_batches.len()).map(seed).collect::<Result<_>>()?;
     let losses = micro_batches.iter().map(|pass| |tape: &_| pass.loss(tape));
-    let passed = passes(seeds.into_iter().zip(losses), loss_scale);
+    let passed = passes(seeds.into_iter().zip(losses), loss_scale, others_wait);
     // Also after an error: nothing that was computed here stays with a pass.
     let left = micro_batches.iter().map(|it| it.take_left()).collect();
     let (loss, gradients) = passed?;

@@ -27,6 +27,9 @@ use crate::{
     tape::{DropoutSeed, Gradients, Tape, Value},
 };
 
+/// So many bytes of gradients are added up over ranks at once. Fewer take longer for each byte; of more, the last come later.
+const BYTES_AT_ONCE: usize = 48 << 20;
+
 /// What one step did.
 #[derive(Default)]
 pub(super) struct Learned {
@@ -272,7 +275,11 @@ fn pass<T: Task>(
     let _update = profile::at(Place::Update);
     let _norm = profile::operation("norm of the gradients");
     let prepared = state.optimizer.prepare(task.parameters(), &gradients)?;
-    let (loss, norm) = clip::loss_and_norm(&loss, &gradients)?;
+    let found = clip::loss_and_norm(&loss, &gradients)?;
+    if let Some(together) = &mut state.together {
+        together.wait()?;
+    }
+    let (loss, norm) = found.read()?;
     if let Some(together) = &mut state.together {
         together.note_norm(norm);
     }
@@ -318,23 +325,29 @@ fn own_passes<T: Task>(
         let loss = |tape: &Tape| task.borrow_mut().loss(tape, batch, targets);
         (dropout_seed, loss)
     });
-    passes(losses, loss_scale)
+    passes(losses, loss_scale, state.together.is_some())
 }
 
-/// The sum of some losses, and their gradients. Each comes with the seed of its dropout.
+/// The sum of some losses, and their gradients. Each comes with the seed of its dropout. Where others wait for the gradients, they
+/// note which are complete before the end.
 pub(super) fn passes<S: Into<DropoutSeed>, L: FnOnce(&Tape) -> Result<Value>>(
     losses: impl Iterator<Item = (S, L)>,
     loss_scale: f64,
+    others_wait: bool,
 ) -> Result<(Tensor, Gradients)> {
     let mut gradients = Gradients::default();
     let mut sum = Vec::new();
-    for (dropout_seed, loss) in losses {
+    let mut losses = losses.peekable();
+    while let Some((dropout_seed, loss)) = losses.next() {
         let tape = Tape::new(dropout_seed).with_loss_scale(loss_scale);
         let forward = profile::at(Place::Forward);
         let loss = loss(&tape)?;
         drop(forward);
         sum.push(loss.tensor().to_dtype(DType::F32)?);
         note_peak(loss.tensor().device());
+        if others_wait && losses.peek().is_none() {
+            gradients.note_complete(BYTES_AT_ONCE);
+        }
         tape.backward(&loss, loss_scale, &mut gradients)?;
     }
     Ok((Tensor::stack(&sum, 0)?.sum_all()?, gradients))

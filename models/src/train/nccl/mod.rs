@@ -1,15 +1,17 @@
 //! Several cards of NVIDIA that train one run, each in a process of its own, connected by NVIDIA’s NCCL.
 //!
-//! A build has it with the feature `nccl`; the library itself is found when it is first called. Deliberately absent: who the
+//! Every build for CUDA on Linux has it; the library is found when it is first asked for. Deliberately absent: who the
 //! processes are, and how they notice that one is gone: on cards of one machine NCCL waits for it without end.
 
-#[cfg(feature = "nccl")]
-mod linked;
+#[cfg(all(feature = "cuda", target_os = "linux"))]
+mod cards;
+#[cfg(all(feature = "cuda", target_os = "linux"))]
+mod functions;
 
 use candle_core::Device;
 
 use super::{group::Group, share::Share};
-#[cfg(not(feature = "nccl"))]
+#[cfg(not(all(feature = "cuda", target_os = "linux")))]
 use crate::Error;
 use crate::Result;
 
@@ -22,22 +24,46 @@ pub fn problem() -> Option<String> {
     if cfg!(not(target_os = "linux")) {
         return Some("several devices need CUDA and NCCL on Linux; choose one device".to_owned());
     }
-    #[cfg(feature = "nccl")]
-    return linked::problem();
-    #[cfg(not(feature = "nccl"))]
+    #[cfg(all(feature = "cuda", target_os = "linux"))]
+    return functions::problem();
+    #[cfg(not(all(feature = "cuda", target_os = "linux")))]
     Some(
         "several devices need CUDA and NCCL, and this build has none; choose one device, or use `anneal-cuda`"
             .to_owned(),
     )
 }
 
+/// The version of the library: `2.28.9`.
+///
+/// Errors: [`Error::Device`] where NCCL is missing.
+pub fn version() -> Result<String> {
+    #[cfg(all(feature = "cuda", target_os = "linux"))]
+    return functions::version();
+    #[cfg(not(all(feature = "cuda", target_os = "linux")))]
+    Err(missing())
+}
+
+/// What no other card has: its number in the world, in hexadecimal digits.
+///
+/// Errors: [`Error::Device`] where the device is no card of NVIDIA or does not answer.
+#[cfg_attr(
+    not(all(feature = "cuda", target_os = "linux")),
+    expect(unused_variables)
+)]
+pub fn card(device: &Device) -> Result<String> {
+    #[cfg(all(feature = "cuda", target_os = "linux"))]
+    return cards::number(device);
+    #[cfg(not(all(feature = "cuda", target_os = "linux")))]
+    Err(missing())
+}
+
 /// What all ranks of a group have to have in common: 128 bytes that one of them makes. Who has them can join.
 ///
 /// Errors: [`Error::Device`] where NCCL is missing or gives none.
 pub fn identifier() -> Result<Vec<u8>> {
-    #[cfg(feature = "nccl")]
-    return linked::identifier();
-    #[cfg(not(feature = "nccl"))]
+    #[cfg(all(feature = "cuda", target_os = "linux"))]
+    return functions::identifier();
+    #[cfg(not(all(feature = "cuda", target_os = "linux")))]
     Err(missing())
 }
 
@@ -45,20 +71,23 @@ pub fn identifier() -> Result<Vec<u8>> {
 ///
 /// Errors: [`Error::Device`] where the device is no card of NVIDIA or NCCL refuses, [`Error::Peer`] where a rank is gone or
 /// does not come within 2 minutes.
-#[cfg_attr(not(feature = "nccl"), expect(unused_variables))]
+#[cfg_attr(
+    not(all(feature = "cuda", target_os = "linux")),
+    expect(unused_variables)
+)]
 pub fn join(
     share: Share,
     identifier: &[u8],
     device: &Device,
     lost: Lost,
 ) -> Result<Box<dyn Group>> {
-    #[cfg(feature = "nccl")]
-    return linked::join(share, identifier, device, lost);
-    #[cfg(not(feature = "nccl"))]
+    #[cfg(all(feature = "cuda", target_os = "linux"))]
+    return cards::join(share, identifier, device, lost);
+    #[cfg(not(all(feature = "cuda", target_os = "linux")))]
     Err(missing())
 }
 
-#[cfg(not(feature = "nccl"))]
+#[cfg(not(all(feature = "cuda", target_os = "linux")))]
 fn missing() -> Error {
     Error::Device(problem().unwrap_or_default())
 }

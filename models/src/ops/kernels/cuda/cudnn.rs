@@ -17,10 +17,9 @@ use candle_core::{
     DType, Tensor,
     cuda::{WrapErr, cudarc::driver::CudaContext},
 };
-use libloading::Library;
 
 use super::{address, broken, convolution::PassDirection, device, output};
-use crate::{Error, Result, cudnn, ops::convolution::Shape};
+use crate::{Error, Result, cudnn, library::functions, ops::convolution::Shape};
 
 /// The most memory that a convolution may need beside its tensors.
 const MAX_BYTES: usize = 256 << 20;
@@ -66,26 +65,6 @@ impl Suggestion {
 
 /// The most suggestions that are asked for.
 const SUGGESTIONS: usize = 10;
-
-/// Declares the functions that are used, and looks them up.
-macro_rules! functions {
-    ($($field:ident: $name:literal = fn($($argument:ty),*) -> $returned:ty;)*) => {
-        struct Functions {
-            $($field: unsafe extern "C" fn($($argument),*) -> $returned,)*
-        }
-
-        impl Functions {
-            #[allow(unsafe_code)]
-            fn of(library: &'static Library) -> Option<Self> {
-                // Safety: the types are those of the header of the version that was found, and the library stays loaded.
-                unsafe {
-                    $(let $field = *library.get::<unsafe extern "C" fn($($argument),*) -> $returned>($name).ok()?;)*
-                    Some(Self { $($field,)* })
-                }
-            }
-        }
-    };
-}
 
 functions! {
     create: b"cudnnCreate" = fn(*mut Handle) -> Status;

@@ -84,17 +84,17 @@ fn learn_pictures(architecture: Architecture, dtype: DType, is_recorded: bool) -
             left,
         } = match is_recorded {
             true => {
-                let played = passes.play(&device, &passes_of_step, &[0], 1.0);
+                let played = passes.play(&device, &passes_of_step, &[0], (1.0, false));
                 played.unwrap().unwrap()
             }
             false => {
                 let seeds = placed(&[0], &device).unwrap();
-                launched(&passes_of_step, &seeds, 1.0).unwrap()
+                launched(&passes_of_step, &seeds, (1.0, false)).unwrap()
             }
         };
         drop(passes_of_step);
         assert_eq!(passes.notice(), None);
-        let (loss, norm) = loss_and_norm(&loss, &gradients).unwrap();
+        let (loss, norm) = loss_and_norm(&loss, &gradients).unwrap().read().unwrap();
         told.extend([loss as f32, norm as f32]);
         let parameters = network.parameters();
         optimizer.step(parameters, &gradients, 1e-2, 1.0).unwrap();

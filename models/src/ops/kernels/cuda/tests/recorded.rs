@@ -62,7 +62,7 @@ fn a_pass_that_can_not_be_recorded_is_launched_and_said_so_once() {
     let pass = || Box::new(Waits(Tensor::new(&[2f32], &device).unwrap())) as Box<dyn FixedPass>;
     let mut passes = RecordedPasses::default();
     let play = |passes: &mut RecordedPasses| {
-        let played = passes.play(&device, &[pass()], &[3], 1.0);
+        let played = passes.play(&device, &[pass()], &[3], (1.0, false));
         played.unwrap().is_some()
     };
     assert!(play(&mut passes));
@@ -72,7 +72,7 @@ fn a_pass_that_can_not_be_recorded_is_launched_and_said_so_once() {
     }
     // The device works as before.
     let seeds = placed(&[3], &device).unwrap();
-    let loss = launched(&[pass()], &seeds, 1.0).unwrap().loss;
+    let loss = launched(&[pass()], &seeds, (1.0, false)).unwrap().loss;
     assert_eq!(loss.to_scalar::<f32>().unwrap(), 4.0);
 }
 
@@ -94,7 +94,7 @@ fn learn(adapters: Adapters, dtype: DType, is_recorded: bool) -> (Vec<f64>, Vec<
             let weight = parameters.trainable().next().unwrap();
             weight.assign(&(weight.tensor() * 0.5).unwrap()).unwrap();
             let seeds = placed(&[9], &device).unwrap();
-            launched(&[small_pass(&decoder, 1, 0)], &seeds, 1.0).unwrap();
+            launched(&[small_pass(&decoder, 1, 0)], &seeds, (1.0, false)).unwrap();
         }
         let count = if step % 4 == 3 { 2 } else { 1 };
         let seeds: Vec<u64> = (0..count)
@@ -107,16 +107,16 @@ fn learn(adapters: Adapters, dtype: DType, is_recorded: bool) -> (Vec<f64>, Vec<
             loss, gradients, ..
         } = match is_recorded {
             true => {
-                let played = passes.play(&device, &micro_batches, &seeds, 1.0);
+                let played = passes.play(&device, &micro_batches, &seeds, (1.0, false));
                 played.unwrap().unwrap()
             }
             false => {
                 let seeds = placed(&seeds, &device).unwrap();
-                launched(&micro_batches, &seeds, 1.0).unwrap()
+                launched(&micro_batches, &seeds, (1.0, false)).unwrap()
             }
         };
         assert_eq!(passes.notice(), None);
-        let (loss, norm) = loss_and_norm(&loss, &gradients).unwrap();
+        let (loss, norm) = loss_and_norm(&loss, &gradients).unwrap().read().unwrap();
         losses.extend([loss, norm]);
         optimizer.step(parameters, &gradients, 1e-2, 1.0).unwrap();
     }
