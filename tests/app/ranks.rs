@@ -13,11 +13,21 @@ use serde_json::Value;
 
 use crate::{
     app::{App, Output},
+    predict::write_class,
     train::{losses, tiny as with_two_rows},
 };
 
 const SHORT: &str = "steps: 8\nsave: {every: 4}\nsample: {every: 0}\n";
 const LONG: &str = "steps: 4000\nsave: {every: 20}\nsample: {every: 0}\n";
+const PICTURES: &str = "\
+task: picture
+data: {files: [tiles], held_out: 0.25}
+picture: {recipe: small, side: 16, flip: none}
+batch: {rows: 4, accumulate: 2}
+evaluate: {every: 4}
+steps: 12
+device: cpu
+";
 /// A rank that is gone has to be missed sooner.
 const NOTICED: Duration = Duration::from_secs(10);
 
@@ -34,6 +44,23 @@ fn ranked(app: &App, typed: &str) -> Command {
     let mut command = app.command(&typed.split(' ').collect::<Vec<_>>());
     command.env("ANNEAL_RANKS_ON_CPU", "1");
     command
+}
+
+/// A rank of two that mpirun starts.
+fn launched(app: &App, rank: usize, port: u16) -> Command {
+    let mut command = ranked(app, "train run.yaml --json");
+    command
+        .env("OMPI_COMM_WORLD_RANK", rank.to_string())
+        .env("OMPI_COMM_WORLD_SIZE", "2")
+        .env("OMPI_COMM_WORLD_LOCAL_RANK", rank.to_string())
+        .env("OMPI_COMM_WORLD_LOCAL_SIZE", "2")
+        .env("MASTER_PORT", port.to_string());
+    command
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    listener.local_addr().unwrap().port()
 }
 
 fn run(app: &App, typed: &str) -> Output {
@@ -93,14 +120,67 @@ fn a_run_goes_on_with_another_number_of_ranks() {
 }
 
 #[test]
-fn a_rank_that_is_killed_ends_the_run_with_a_sentence_and_it_resumes() {
+fn two_ranks_share_the_pictures_of_a_run_and_those_it_is_measured_with() {
+    let evaluated = |devices: usize| {
+        let app = App::new();
+        write_class(&app, "tiles/red", 24, [200, 30, 30]);
+        write_class(&app, "tiles/blue", 24, [30, 30, 200]);
+        app.file("run.yaml", PICTURES);
+        let trained = run(&app, &format!("train run.yaml --json --gpus {devices}"));
+        trained.ended(0);
+        let events = trained.stdout.lines();
+        let events = events.map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let evaluated = events.filter(|it| it["kind"] == "evaluated");
+        let figures = evaluated.map(|it| (it["loss"].as_f64().unwrap(), it["targets"].clone()));
+        figures.collect::<Vec<_>>()
+    };
+    let (one, two) = (evaluated(1), evaluated(2));
+    assert!(one.len() > 2 && one.len() == two.len(), "{one:?}");
+    for ((one, pictures), (two, same)) in one.iter().zip(&two) {
+        assert!((one - two).abs() < 1e-4 && pictures == same, "{one} {two}");
+    }
+}
+
+#[test]
+fn all_ranks_start_again_where_one_is_killed_and_learn_what_they_would_have() {
+    let mend = |app: &App| {
+        let text = fs::read_to_string(app.folder().join("run.yaml")).unwrap();
+        app.file("run.yaml", &text.replace("steps: 4000", "steps: 400"));
+    };
     let app = tiny(LONG);
+    mend(&app);
+    let whole = losses(&run(&app, "train run.yaml --json --gpus 2").stdout);
+    let app = tiny(LONG);
+    mend(&app);
     let mut first = ranked(&app, "train run.yaml --json --gpus 2")
         .spawn()
         .unwrap();
     let id = saved(&mut first, 20);
+    kill(rank_1(&id));
+    assert_eq!(first.wait().unwrap().code(), Some(0));
+    let events = app.home().join("runs").join(&id).join("events.jsonl");
+    let events = fs::read_to_string(events).unwrap();
+    let again = events
+        .lines()
+        .find(|line| line.contains("all ranks start again"));
+    let again = again.unwrap_or_else(|| panic!("{events}"));
+    assert!(
+        again.contains("rank 1 on ") && again.contains(" is gone; "),
+        "{again}"
+    );
+    close(&whole, &losses(&events), 400);
+}
+
+#[test]
+fn a_rank_of_a_launcher_that_is_killed_ends_the_run_with_a_sentence_and_it_resumes() {
+    let app = tiny(LONG);
+    let port = free_port();
+    let mut other = launched(&app, 1, port).spawn().unwrap();
+    let mut first = launched(&app, 0, port).spawn().unwrap();
+    let id = saved(&mut first, 20);
     let killed = Instant::now();
     kill(rank_1(&id));
+    other.wait().unwrap();
     let mut said = String::new();
     first
         .stderr
@@ -130,23 +210,9 @@ fn a_rank_that_is_killed_ends_the_run_with_a_sentence_and_it_resumes() {
 fn ranks_that_a_launcher_starts_train_one_run_and_only_the_first_speaks() {
     let one = losses(&tiny(SHORT).anneal("train run.yaml --json").stdout);
     let app = tiny(SHORT);
-    let port = TcpListener::bind(("127.0.0.1", 0))
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port();
-    let rank = |rank: &str| {
-        let mut command = ranked(&app, "train run.yaml --json");
-        command
-            .env("OMPI_COMM_WORLD_RANK", rank)
-            .env("OMPI_COMM_WORLD_SIZE", "2")
-            .env("OMPI_COMM_WORLD_LOCAL_RANK", rank)
-            .env("OMPI_COMM_WORLD_LOCAL_SIZE", "2")
-            .env("MASTER_PORT", port.to_string());
-        command
-    };
-    let other = rank("1").spawn().unwrap();
-    let first = app.run_command(rank("0"), "");
+    let port = free_port();
+    let other = launched(&app, 1, port).spawn().unwrap();
+    let first = app.run_command(launched(&app, 0, port), "");
     first.ended(0);
     close(&one, &losses(&first.stdout), 8);
     let other = other.wait_with_output().unwrap();
@@ -218,7 +284,7 @@ fn rank_1(id: &str) -> i32 {
         let mut files = links.filter_map(|link| fs::read_link(link.path()).ok());
         environment
             .split(|byte| *byte == 0)
-            .any(|it| it == b"RANK=1")
+            .any(|it| it.ends_with(b"RANK=1"))
             && files.any(|file| file.ends_with(format!("{id}/rank-1.log")))
     };
     let processes = fs::read_dir("/proc").unwrap().flatten();

@@ -56,6 +56,8 @@ struct EngineFailure {
     ran_out: Option<String>,
     /// Whether the engine is gone, rather than having said that it can't continue.
     is_death: bool,
+    /// Whether that of another rank is, which this one told of.
+    lost_rank: bool,
 }
 
 /// What is known of a run over the engines that trained it.
@@ -175,7 +177,7 @@ impl Host {
             return Ok(None);
         };
         // The others are gone before the run goes on in any way.
-        drop(crew);
+        let lost_rank = crew.is_some_and(|mut crew| crew.end());
         let exit_reason = engine.exit_reason();
         let log = exit_reason.map(|_| engine.last_line()).unwrap_or_default();
         let ran_out = match exit_reason {
@@ -195,6 +197,7 @@ impl Host {
         Ok(Some(EngineFailure {
             last_line: log.lines().last().map(str::to_owned),
             is_death: exit_reason.is_some(),
+            lost_rank: lost_rank && exit_reason.is_none(),
             error,
             ran_out,
         }))
@@ -221,16 +224,21 @@ impl Host {
                 ..RecoveryState::default()
             };
         }
-        recovery.deaths += usize::from(end.is_death && end.ran_out.is_none());
+        let is_gone = end.is_death || end.lost_rank;
+        recovery.deaths += usize::from(is_gone && end.ran_out.is_none());
         let to_step = saved.unwrap_or_default();
         let Some(why) = end.ran_out else {
             let message = end.last_line.map(|message| format!(" ({message})"));
             let message = end.error.message.clone() + &message.unwrap_or_default();
-            return Ok(match end.is_death {
+            let resumes = match end.lost_rank {
+                true => "all ranks start again",
+                false => "another resumes",
+            };
+            return Ok(match is_gone {
                 true if recovery.deaths < MAX_DEATHS => Next::Continue {
                     plan: None,
                     event: TrainEvent::Warned {
-                        message: format!("{message}; another resumes from step {to_step}"),
+                        message: format!("{message}; {resumes} from step {to_step}"),
                     },
                 },
                 true => Next::Fail(AppError {

@@ -130,6 +130,11 @@ pub(super) fn in_turn<T>(
 
 /// The end of a run because of another rank.
 pub(super) fn ended(sentence: String, checkpoints: &Checkpoints) -> AppError {
+    let hint = "what a rank wrote last is in its log in the run’s folder";
+    // Whoever started all of them decides whether it ends.
+    if matches!(of_environment(), Ok(Some(launch)) if launch.is_own()) {
+        return AppError::failed(sentence).with_hint(hint);
+    }
     let newest = checkpoints.newest().ok().flatten();
     let message = match newest {
         Some(newest) => format!(
@@ -138,7 +143,7 @@ pub(super) fn ended(sentence: String, checkpoints: &Checkpoints) -> AppError {
         ),
         None => format!("{sentence}; the run ends, and nothing was saved yet"),
     };
-    AppError::failed(message).with_hint("what a rank wrote last is in its log in the run’s folder")
+    AppError::failed(message).with_hint(hint)
 }
 
 /// Hears what is wished of this rank, which all ranks then do, and tells nobody what happens.
