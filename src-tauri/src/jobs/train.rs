@@ -206,7 +206,9 @@ fn train_locked(run: &Run, observer: &mut Recorder) -> Result<()> {
     if newest.is_some() {
         stay_on_device(plan, &choice)?;
     }
-    for message in reported.into_iter().chain(choice.warnings.iter().cloned()) {
+    let unused = meeting.as_ref().and_then(Meeting::warning);
+    let warnings = choice.warnings.iter().cloned().chain(unused);
+    for message in reported.into_iter().chain(warnings) {
         observer.event(TrainEvent::Warned { message });
     }
     train_on(

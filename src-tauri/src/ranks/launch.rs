@@ -41,6 +41,8 @@ pub(crate) struct Launch {
     pub(crate) world: usize,
     /// The number of this process among those of its host.
     pub(crate) local_rank: usize,
+    /// Whether the launcher says so. One that does not starts one process on each host.
+    pub(crate) says_local_rank: bool,
     /// Where rank 0, or the store of the launcher, is reached.
     pub(crate) address: String,
     pub(crate) port: u16,
@@ -118,6 +120,7 @@ pub(crate) fn read(get: &dyn Fn(&str) -> Option<String>) -> Result<Option<Launch
         rank,
         world,
         local_rank: local.unwrap_or(0),
+        says_local_rank: local.is_some(),
         port: variables.port(by)?,
         is_local: on_one_host || ["127.0.0.1", "localhost", "::1"].contains(&address.as_str()),
         address,

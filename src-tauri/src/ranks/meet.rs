@@ -4,10 +4,10 @@
 //! Rank 0 alone resolves a plan, so that no default can differ. What could differ is compared: the version of the program and the
 //! data. Deliberately absent: what is trained, and how the programs were started.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use models::{
-    device::{Device, DeviceKind, FoundDevice},
+    device::{Device, DeviceKind, FoundDevice, detect},
     tasks::AnyPlan,
     train::{
         group::{Group, Together},
@@ -93,6 +93,14 @@ impl Meeting {
         card(&self.launch, found)
     }
 
+    /// What whoever started the ranks may not have meant.
+    pub(crate) fn warning(&self) -> Option<String> {
+        match self.launch.says_local_rank {
+            true => None,
+            false => unused_cards(&detect::detect()),
+        }
+    }
+
     /// Connects the devices of all ranks, and sees that sums come out right.
     pub(crate) fn connect(&mut self, device: &Device) -> Result<Together> {
         let group = self.group(device);
@@ -112,14 +120,84 @@ impl Meeting {
             rank: self.launch.rank,
             world: self.launch.world,
         };
-        let identifier = self.store.share("nccl", || Ok(nccl::identifier()?))?;
-        Ok(nccl::join(share, &identifier, device, lost)?)
+        let own = Connection {
+            version: nccl::version()?,
+            card: nccl::card(device)?,
+            identifier: match share.rank {
+                0 => nccl::identifier()?,
+                _ => Vec::new(),
+            },
+        };
+        let own = serde_json::to_vec(&own).map_err(unreadable)?;
+        let all = self.store.exchange(("card", &own), share.world, &lost)?;
+        let all = all.iter().map(|said| serde_json::from_slice(said));
+        let all: Vec<Connection> = all.collect::<Result<_, _>>().map_err(unreadable)?;
+        compare(&all)?;
+        let identifier = all.into_iter().next().map(|first| first.identifier);
+        Ok(nccl::join(
+            share,
+            &identifier.unwrap_or_default(),
+            device,
+            lost,
+        )?)
     }
 }
 
-fn card(launch: &Launch, found: &[FoundDevice]) -> Result<usize> {
+/// What a rank says of itself before NCCL connects all.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+struct Connection {
+    /// The version of NCCL.
+    version: String,
+    /// The number of its card in the world.
+    card: String,
+    /// What all join with, from rank 0.
+    identifier: Vec<u8>,
+}
+
+fn unreadable(error: serde_json::Error) -> AppError {
+    AppError::failed(format!(
+        "what a rank says of its card can’t be read: {error}"
+    ))
+}
+
+/// An error where ranks can’t be connected. All find the same one.
+fn compare(all: &[Connection]) -> Result<()> {
+    let mut cards = BTreeMap::new();
+    for (rank, connection) in all.iter().enumerate() {
+        let (own, first) = (&connection.version, &all[0].version);
+        if own != first {
+            return Err(AppError::failed(format!(
+                "rank {rank} has NCCL {own}, and rank 0 has {first}"
+            ))
+            .with_hint("install the same version on all machines"));
+        }
+        if let Some(other) = cards.insert(&connection.card, rank) {
+            return Err(
+                AppError::failed(format!("ranks {other} and {rank} are on the same card"))
+                    .with_hint("start as many processes on a machine as it has cards, each with a LOCAL_RANK of its own"),
+            );
+        }
+    }
+    Ok(())
+}
+
+fn cards(found: &[FoundDevice]) -> usize {
     let is_card = |it: &&FoundDevice| it.kind == DeviceKind::Cuda && it.is_usable();
-    let (cards, local) = (found.iter().filter(is_card).count(), launch.local_rank);
+    found.iter().filter(is_card).count()
+}
+
+/// What a machine is told whose one rank leaves cards unused.
+fn unused_cards(found: &[FoundDevice]) -> Option<String> {
+    let cards = cards(found);
+    (cards > 1).then(|| {
+        format!(
+            "this machine has {cards} devices and its one rank uses one of them: start torchrun on it, which starts a rank for each"
+        )
+    })
+}
+
+fn card(launch: &Launch, found: &[FoundDevice]) -> Result<usize> {
+    let (cards, local) = (cards(found), launch.local_rank);
     match cards {
         // A launcher that gives each rank a card of its own shows it that one alone.
         1 if !launch.is_own() => Ok(0),
@@ -210,10 +288,7 @@ pub(crate) fn refuse(
         );
         return refused(message, Some("set `device` to cuda"));
     }
-    let cards = found
-        .iter()
-        .filter(|it| it.kind == DeviceKind::Cuda && it.is_usable())
-        .count();
+    let cards = cards(found);
     if starts_them && cards < devices {
         return refused(
             format!("{devices} devices were asked for, and this machine has {cards}"),
@@ -253,6 +328,33 @@ mod tests {
         let second = "`device` is cuda:1, and 2 devices begin with the first".to_owned();
         assert_eq!(of(2, &card(1)).0, second);
         assert!(refuse(1, &metal, &found, true).is_ok());
+    }
+
+    #[test]
+    fn ranks_that_nccl_can_t_connect_are_named() {
+        let of = |version: &str, card: &str| Connection {
+            version: version.to_owned(),
+            card: card.to_owned(),
+            identifier: Vec::new(),
+        };
+        let said = |all: &[Connection]| compare(all).map_err(|error| error.message);
+        let first = of("2.28.9", "a");
+        assert_eq!(said(&[first.clone(), of("2.28.9", "b")]), Ok(()));
+        let older = Err("rank 1 has NCCL 2.27.7, and rank 0 has 2.28.9".to_owned());
+        assert_eq!(said(&[first.clone(), of("2.27.7", "b")]), older);
+        let same = Err("ranks 0 and 2 are on the same card".to_owned());
+        let all = [first.clone(), of("2.28.9", "b"), first];
+        assert_eq!(said(&all), same);
+    }
+
+    #[test]
+    fn a_machine_whose_one_rank_leaves_cards_unused_is_told() {
+        let found: Vec<_> = (0..8)
+            .map(|it| FoundDevice::named(DeviceKind::Cuda, it, "H200"))
+            .collect();
+        let said = unused_cards(&found);
+        assert!(said.is_some_and(|it| it.starts_with("this machine has 8 devices")));
+        assert_eq!(unused_cards(&found[..1]), None);
     }
 
     #[test]

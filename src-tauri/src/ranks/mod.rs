@@ -81,6 +81,7 @@ mod tests {
             rank,
             world,
             local_rank: rank,
+            says_local_rank: true,
             address: "127.0.0.1".to_owned(),
             port,
             is_local: true,

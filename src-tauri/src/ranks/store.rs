@@ -113,15 +113,52 @@ impl Store {
         })
     }
 
+    /// What each of so many ranks says, on every rank, in their order. `lost` says which rank is gone, once one is.
+    pub(crate) fn exchange(
+        &mut self,
+        (key, own): (&str, &[u8]),
+        world: usize,
+        lost: &dyn Fn() -> Option<String>,
+    ) -> Result<Vec<Vec<u8>>> {
+        let name = |rank: usize| format!("{key}/{rank}");
+        let prefix = self.prefix.clone();
+        let own_name = format!("{prefix}{}", name(self.rank));
+        self.set(&own_name, own).map_err(does_not_answer)?;
+        let started = Instant::now();
+        let mut all = Vec::with_capacity(world);
+        while all.len() < world {
+            let rank = all.len();
+            match self.find(&format!("{prefix}{}", name(rank)))? {
+                Some(said) => all.push(said),
+                None if started.elapsed() > self.timeout => {
+                    let time = words(self.timeout);
+                    return Err(AppError::failed(format!(
+                        "rank {rank} did not say its `{key}` within {time}"
+                    )));
+                }
+                None => thread::sleep(AGAIN),
+            }
+            if let Some(lost) = lost() {
+                return Err(AppError::failed(lost));
+            }
+        }
+        Ok(all)
+    }
+
     /// Leaves a value for the ranks that are started when these have failed. Only a launcher’s own store lasts so long.
     pub(crate) fn leave(&mut self, key: &str, value: &[u8]) -> Result<()> {
         let key = format!("{}{key}", self.lasting);
-        self.set(&key, value).map_err(lost)
+        self.set(&key, value).map_err(does_not_answer)
     }
 
     /// What ranks that have failed left, if they did.
     pub(crate) fn left(&mut self, key: &str) -> Result<Option<Vec<u8>>> {
-        let key = sized(format!("{}{key}", self.lasting).as_bytes());
+        self.find(&format!("{}{key}", self.lasting))
+    }
+
+    /// A value, if it is there.
+    fn find(&mut self, key: &str) -> Result<Option<Vec<u8>>> {
+        let key = sized(key.as_bytes());
         let mut find = || {
             self.say(CHECK, &[&1u64.to_le_bytes()[..], &key].concat())?;
             if take(&mut self.stream)? != [0] {
@@ -130,7 +167,7 @@ impl Store {
             self.say(GET, &key)?;
             take_sized(&mut self.stream, MAX_VALUE_BYTES).map(Some)
         };
-        find().map_err(lost)
+        find().map_err(does_not_answer)
     }
 
     fn set(&mut self, key: &str, value: &[u8]) -> io::Result<()> {
@@ -152,7 +189,7 @@ impl Store {
     }
 }
 
-fn lost(error: io::Error) -> AppError {
+fn does_not_answer(error: io::Error) -> AppError {
     AppError::failed(format!("the store of the ranks does not answer: {error}"))
 }
 
@@ -458,6 +495,31 @@ pub(crate) mod testing {
 mod tests {
     use super::*;
     use crate::ranks::tests::launch;
+
+    #[test]
+    fn what_each_rank_says_every_rank_gets_in_their_order() {
+        let server = Server::start_here(3).unwrap();
+        let say = |rank: usize, lost: Option<&'static str>| {
+            let launch = launch(rank, 3, server.port());
+            thread::spawn(move || {
+                let mut store = Store::connect(&launch)?;
+                let own = [rank as u8; 2];
+                store.exchange(("card", &own), 3, &|| lost.map(str::to_owned))
+            })
+        };
+        let all = [0, 1, 2].map(|rank| say(rank, None));
+        for said in all {
+            assert_eq!(said.join().unwrap().unwrap(), [[0, 0], [1, 1], [2, 2]]);
+        }
+        let server = Server::start_here(3).unwrap();
+        let alone = launch(0, 3, server.port());
+        let mut store = Store::connect(&alone).unwrap();
+        let gone = || Some("rank 2 is gone".to_owned());
+        let error = store.exchange(("card", b"x"), 3, &gone).unwrap_err();
+        assert_eq!(error.message, "rank 2 is gone");
+        let error = store.exchange(("card", b"x"), 3, &|| None).unwrap_err();
+        assert_eq!(error.message, "rank 1 did not say its `card` within 1 s");
+    }
 
     #[test]
     fn what_rank_0_shares_every_rank_gets() {
