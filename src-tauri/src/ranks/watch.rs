@@ -1,7 +1,7 @@
 //! Whether the other ranks are still alive: each has a connection to rank 0, on which both ends report every second.
 //!
 //! NCCL does not notice: on GPUs of one host, a sum with a missing rank waits forever without an error. A closed connection
-//! means that the rank is gone. One that stays silent for ten checks means that it hangs; checks are counted rather than
+//! means that the rank is gone. One that stays silent for eight checks means that it hangs; checks are counted rather than
 //! timed, since a machine that was suspended did not hang. Rank 0 tells the others when a rank is lost, as they only see rank
 //! 0.
 
@@ -29,7 +29,7 @@ use crate::{
 /// How often each end says that it lives, and looks whether the other did.
 const BEAT: Duration = Duration::from_secs(1);
 /// So many looks without a word, and a rank hangs.
-const QUIET_LOOKS: usize = 10;
+const QUIET_LOOKS: usize = 8;
 /// How long a connection may take to say who it is.
 const HELLO: Duration = Duration::from_secs(5);
 /// How often rank 0 looks for a connection.
@@ -364,15 +364,15 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_that_hangs_is_missed_after_ten_looks() {
+    fn a_rank_that_hangs_is_missed_after_eight_looks() {
         let mut watches = all(2);
         // Its connection stays, and nothing is said on it any more.
         let hangs = watches.remove(1);
         hangs.seen.leaves.store(true, Ordering::SeqCst);
         let started = Instant::now();
         let loss = loss(&watches[0]);
-        assert!(loss.ends_with("has said nothing for 10 s"), "{loss}");
-        assert!(started.elapsed() >= BEAT * 9);
+        assert!(loss.ends_with("has said nothing for 8 s"), "{loss}");
+        assert!(started.elapsed() >= BEAT * 7);
         std::mem::forget(hangs);
     }
 
