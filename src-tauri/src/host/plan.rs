@@ -42,6 +42,9 @@ impl Host {
         K::find_files(&mut request.task)?;
         let strict = request.run.strict.unwrap_or_default();
         let device = self.choose_device(request.run.device, strict, &self.devices.found())?;
+        let devices = request.run.devices.unwrap_or(1);
+        let launched = ranks::of_environment()?.is_some();
+        refuse(devices, &device.device, &self.devices.found(), !launched)?;
         let checked = self.checked(&device.device);
         let read = self
             .read_data::<K>(&request)
@@ -54,10 +57,6 @@ impl Host {
             device,
             checked,
         };
-        let devices = request.run.devices.unwrap_or(1);
-        let found = self.devices.found();
-        let launched = ranks::of_environment()?.is_some();
-        refuse(devices, &facts.device.device, &found, !launched)?;
         let mut resolved = resolve::<K>(&request, &facts)?;
         let subject = K::subject(&resolved.plan.task);
         if let Some(known) =
