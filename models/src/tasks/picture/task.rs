@@ -180,18 +180,27 @@ impl PictureTask {
     }
 
     /// What the network says of some pictures.
-    fn ask(&self, pictures: &[usize], goes_on: &dyn Fn() -> bool) -> Result<Said> {
-        let view = self.settings.view();
+    fn ask(&self, pictures: &[usize], measuring: &mut Measuring) -> Result<Said> {
+        let (view, classes) = (self.settings.view(), self.set.classes.len());
         let mut said = Said::default();
-        for some in pictures.chunks(self.rows.max(1)) {
-            goes_on().then_some(()).ok_or(Error::Interrupted)?;
-            let pixels: Vec<&[u8]> = some.iter().map(|at| self.set.pixels(*at)).collect();
-            let scores = view.scores(&self.network, &pixels, self.set.shape, &self.device)?;
-            said.scores.extend(scores.to_vec2::<f32>()?);
+        let mut scores = Vec::with_capacity(pictures.len() * classes);
+        for (index, some) in pictures.chunks(self.rows.max(1)).enumerate() {
+            if measuring.takes(index)? {
+                let pixels: Vec<&[u8]> = some.iter().map(|at| self.set.pixels(*at)).collect();
+                let own = view.scores(&self.network, &pixels, self.set.shape, &self.device)?;
+                let own = own.flatten_all()?.to_vec1::<f32>()?;
+                scores.extend(own.into_iter().map(f64::from));
+            } else {
+                scores.resize(scores.len() + some.len() * classes, 0.0);
+            }
             said.pictures.extend(some);
             said.labels
                 .extend(some.iter().map(|at| self.set.labels[*at]));
         }
+        let scores = measuring.of_all(scores)?;
+        let of_each = scores.chunks(classes.max(1));
+        let of_each = of_each.map(|scores| scores.iter().map(|it| *it as f32).collect());
+        said.scores = of_each.collect();
         Ok(said)
     }
 
@@ -314,7 +323,7 @@ impl Task for PictureTask {
         batches: usize,
         measuring: &mut Measuring,
     ) -> Result<Option<Evaluation>> {
-        let said = self.ask(self.measured_with(batches), measuring.goes_on())?;
+        let said = self.ask(self.measured_with(batches), measuring)?;
         if said.labels.is_empty() {
             return Ok(None);
         }
@@ -345,12 +354,12 @@ impl Task for PictureTask {
         let mut metrics = Vec::new();
         let measured = self.measured.as_ref().map_or(0, |it| it.1.labels.len());
         if measured < self.held_out.len() {
-            let said = self.ask(&self.held_out, goes_on)?;
+            let said = self.ask(&self.held_out, &mut Measuring::alone(goes_on))?;
             self.temperature = said.temperature();
             metrics.extend(said.metrics(classes, self.temperature, "_at_end", " at the end"));
         }
         if !self.set.test.is_empty() {
-            let said = self.ask(&self.set.test, goes_on)?;
+            let said = self.ask(&self.set.test, &mut Measuring::alone(goes_on))?;
             let of_test = said.metrics(classes, self.temperature, "", " on test pictures");
             metrics.extend(of_test.into_iter().map(|it| Metric {
                 name: format!("test_{}", it.name),
@@ -370,7 +379,10 @@ impl Task for PictureTask {
             None => {
                 let some =
                     self.held_out[..self.held_out.len().min(SHOWN * self.rows.max(1))].to_vec();
-                (self.batches, self.ask(&some, &|| true)?)
+                (
+                    self.batches,
+                    self.ask(&some, &mut Measuring::alone(&|| true))?,
+                )
             }
         };
         if said.labels.is_empty() {
