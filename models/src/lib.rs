@@ -7,8 +7,6 @@ pub mod arch;
 pub mod bench;
 pub mod check;
 pub mod checkpoint;
-#[cfg(feature = "cuda")]
-mod cudnn;
 pub mod data;
 pub mod device;
 pub mod embedded;

@@ -1,33 +1,72 @@
-//! Libraries that a machine may have or not: found when the program runs, and their functions looked up by their names.
+//! NVIDIA's libraries that a machine may have or not: found when the program runs, and their functions looked up by their names.
 //!
-//! Deliberately absent: what they are for.
+//! Deliberately absent: what is computed with them, which is that of `ops::kernels` and `train::nccl`.
 
-use std::{ffi::OsStr, path::PathBuf};
+use std::{
+    ffi::OsStr,
+    path::{Path, PathBuf},
+    sync::OnceLock,
+};
 
 use libloading::Library;
 
+/// What cuDNN's library is called, as a package of the system or of Python's has it.
+const CUDNN: [&str; 2] = if cfg!(windows) {
+    ["cudnn64_9.dll", "cudnn64_9"]
+} else {
+    ["libcudnn.so.9", "libcudnn.so"]
+};
+/// The version of cuDNN whose functions the program knows.
+const MAJOR: usize = 9;
+const NCCL: &str = "libnccl.so.2";
+
+/// cuDNN, loaded for as long as the program runs.
+pub(crate) struct Cudnn {
+    /// Its functions by name.
+    pub(crate) library: Library,
+    /// Its version: `9.21.0`.
+    pub(crate) version: String,
+}
+
+/// cuDNN, if there is one of the version that the program knows.
+pub(crate) fn cudnn() -> Option<&'static Cudnn> {
+    static FOUND: OnceLock<Option<Cudnn>> = OnceLock::new();
+    FOUND.get_or_init(load_cudnn).as_ref()
+}
+
+#[allow(unsafe_code)]
+fn load_cudnn() -> Option<Cudnn> {
+    let library = open(CUDNN)?;
+    // Safety: so cuDNN's header declares it in every version. It takes nothing and changes nothing.
+    let number = unsafe {
+        let version = library.get::<unsafe extern "C" fn() -> usize>(b"cudnnGetVersion");
+        version.ok()?()
+    };
+    let (major, minor, patch) = (number / 10_000, number / 100 % 100, number % 100);
+    (major == MAJOR).then(|| Cudnn {
+        library,
+        version: format!("{major}.{minor}.{patch}"),
+    })
+}
+
+/// NCCL, in the first of these folders that has it, or where the system keeps libraries. It is looked for once.
+#[cfg(target_os = "linux")]
+pub(crate) fn nccl(folders: &[PathBuf]) -> Option<&'static Library> {
+    static FOUND: OnceLock<Option<Library>> = OnceLock::new();
+    let elsewhere = [Path::new(""), Path::new("/usr/local/cuda/lib64")];
+    let places = || folders.iter().map(PathBuf::as_path).chain(elsewhere);
+    let load = || open(places().map(|folder| folder.join(NCCL)));
+    FOUND.get_or_init(load).as_ref()
+}
+
 /// The first of these libraries that there is. A name is looked up where the system keeps libraries, a path is taken as it is.
 #[allow(unsafe_code)]
-pub(crate) fn open<N: AsRef<OsStr>>(names: impl IntoIterator<Item = N>) -> Option<Library> {
+fn open<N: AsRef<OsStr>>(names: impl IntoIterator<Item = N>) -> Option<Library> {
     // Safety: loading runs what the library does when it is loaded, as for every program that uses it.
     let mut found = names
         .into_iter()
         .filter_map(|name| unsafe { Library::new(name.as_ref()).ok() });
     found.next()
-}
-
-/// Where NCCL may be, the first place first: a folder that is named, those of CUDA's libraries, where the system keeps them.
-#[cfg(target_os = "linux")]
-pub(crate) fn places_of_nccl() -> Vec<PathBuf> {
-    const NAME: &str = "libnccl.so.2";
-    let folder = |variable| std::env::var_os(variable).map(PathBuf::from);
-    let cuda = folder("CUDA_LIB_DIR");
-    // Python's packages have a folder for each library, beside each other.
-    let beside = cuda.as_ref().map(|it| it.join("../../nccl/lib"));
-    let folders = [folder("NCCL_LIB_DIR"), cuda, beside, Some(PathBuf::new())];
-    let elsewhere = Some(PathBuf::from("/usr/local/cuda/lib64"));
-    let folders = folders.into_iter().chain([elsewhere]).flatten();
-    folders.map(|folder| folder.join(NAME)).collect()
 }
 
 /// Declares the functions of a library that are used, and looks them up.

@@ -9,6 +9,7 @@
 //! Deliberately absent: any formula (see `ops`), second derivatives, and playing a record twice.
 
 mod complete;
+mod moment;
 
 use std::{
     cell::RefCell,
@@ -19,6 +20,7 @@ use std::{
 use candle_core::Tensor;
 pub use complete::Complete;
 use complete::Completion;
+pub use moment::Moment;
 
 use crate::{
     Error, Result,

@@ -141,7 +141,7 @@ fn cuda_device(ordinal: usize) -> FoundDevice {
             total_bytes: Some(total as u64),
             free_bytes: Some(free as u64),
             compute_capability: Some((major.unsigned_abs(), minor.unsigned_abs())),
-            cudnn_version: crate::cudnn::find().map(|it| it.version.clone()),
+            cudnn_version: crate::library::cudnn().map(|it| it.version.clone()),
             ..FoundDevice::named(DeviceKind::Cuda, ordinal, context.name()?)
         })
     });

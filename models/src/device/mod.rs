@@ -12,7 +12,6 @@ pub mod defaults;
 pub mod detect;
 pub mod dtype;
 pub mod memory;
-pub mod moment;
 pub mod pressure;
 mod requested;
 mod threads;

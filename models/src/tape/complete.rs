@@ -4,8 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use candle_core::Tensor;
 
-use super::{Gradients, Step};
-use crate::{Result, device::moment::Moment};
+use super::{Gradients, Moment, Step};
+use crate::Result;
+
+/// A gradient of fewer bytes than this part of those that are told of at once is not told of: small ones are added up faster side by
+/// side, at the end.
+const SMALL: usize = 64;
 
 /// Gradients that no later operation of a pass changes.
 #[derive(Debug, Clone)]
@@ -76,8 +80,11 @@ impl Completion {
             let slot = parameters.get(&name);
             let own = slot.and_then(|slot| collected[*slot].as_ref());
             let gradient = own.or_else(|| gradients.get(&name));
-            self.bytes += gradient.map_or(0, |it| it.elem_count() * it.dtype().size_in_bytes());
-            self.waiting.push(name);
+            let bytes = gradient.map_or(0, |it| it.elem_count() * it.dtype().size_in_bytes());
+            if bytes * SMALL >= self.bytes_at_once {
+                self.bytes += bytes;
+                self.waiting.push(name);
+            }
         }
         if self.bytes < self.bytes_at_once {
             return Ok(());
@@ -227,6 +234,8 @@ mod tests {
         assert_eq!(told(1), [["d"], ["c"], ["b"], ["a"]]);
         assert_eq!(told(2 * BYTES), [["d", "c"], ["b", "a"]]);
         assert!(told(9 * BYTES).is_empty());
+        // Small ones don’t count, however many they are.
+        assert!(told((SMALL + 1) * BYTES).is_empty());
     }
 
     #[test]

@@ -3,15 +3,14 @@
 
 use std::{
     ffi::{CStr, c_char, c_int, c_void},
+    path::PathBuf,
     ptr,
     sync::OnceLock,
 };
 
-use libloading::Library;
-
 use crate::{
     Error, Result,
-    library::{functions, open, places_of_nccl},
+    library::{functions, nccl},
 };
 
 /// Bytes of an identifier.
@@ -68,12 +67,10 @@ functions! {
     last_words: b"ncclGetLastError" = fn(*mut c_void) -> *const c_char;
 }
 
-/// Its functions, if there is such a library.
+/// Its functions, if there is such a library. [`problem`] says where it may be, or it is where the system keeps libraries.
 fn functions() -> Result<&'static Functions> {
-    static LIBRARY: OnceLock<Option<Library>> = OnceLock::new();
     static FUNCTIONS: OnceLock<Option<Functions>> = OnceLock::new();
-    let library = || LIBRARY.get_or_init(|| open(places_of_nccl())).as_ref();
-    let found = FUNCTIONS.get_or_init(|| Functions::of(library()?)).as_ref();
+    let found = FUNCTIONS.get_or_init(|| Functions::of(nccl(&[])?)).as_ref();
     found.ok_or_else(|| {
         Error::Device(
             "several devices need NCCL, and libnccl.so.2 was not found; install it (`pip install nvidia-nccl-cu13`), or name its \
@@ -83,8 +80,9 @@ fn functions() -> Result<&'static Functions> {
     })
 }
 
-/// Why there is no such library, in words, with what helps.
-pub(super) fn problem() -> Option<String> {
+/// Why there is no such library, in words, with what helps. The first call looks in these folders first.
+pub(super) fn problem(folders: &[PathBuf]) -> Option<String> {
+    nccl(folders);
     match functions().err()? {
         Error::Device(problem) => Some(problem),
         error => Some(error.to_string()),

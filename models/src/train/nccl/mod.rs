@@ -8,6 +8,8 @@ mod cards;
 #[cfg(all(feature = "cuda", target_os = "linux"))]
 mod functions;
 
+use std::path::PathBuf;
+
 use candle_core::Device;
 
 use super::{group::Group, share::Share};
@@ -19,13 +21,17 @@ use crate::Result;
 pub type Lost = Box<dyn Fn() -> Option<String>>;
 
 /// Why several cards can’t be used here, as a sentence, with what would help; nothing when they can, as far as that can be
-/// known without trying.
-pub fn problem() -> Option<String> {
+/// known without trying. The library is looked for once, in these folders and then where the system keeps libraries.
+#[cfg_attr(
+    not(all(feature = "cuda", target_os = "linux")),
+    expect(unused_variables)
+)]
+pub fn problem(folders: &[PathBuf]) -> Option<String> {
     if cfg!(not(target_os = "linux")) {
         return Some("several devices need CUDA and NCCL on Linux; choose one device".to_owned());
     }
     #[cfg(all(feature = "cuda", target_os = "linux"))]
-    return functions::problem();
+    return functions::problem(folders);
     #[cfg(not(all(feature = "cuda", target_os = "linux")))]
     Some(
         "several devices need CUDA and NCCL, and this build has none; choose one device, or use `anneal-cuda`"
@@ -89,5 +95,5 @@ pub fn join(
 
 #[cfg(not(all(feature = "cuda", target_os = "linux")))]
 fn missing() -> Error {
-    Error::Device(problem().unwrap_or_default())
+    Error::Device(problem(&[]).unwrap_or_default())
 }

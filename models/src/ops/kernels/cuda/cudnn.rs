@@ -19,7 +19,11 @@ use candle_core::{
 };
 
 use super::{address, broken, convolution::PassDirection, device, output};
-use crate::{Error, Result, cudnn, library::functions, ops::convolution::Shape};
+use crate::{
+    Error, Result,
+    library::{self, functions},
+    ops::convolution::Shape,
+};
 
 /// The most memory that a convolution may need beside its tensors.
 const MAX_BYTES: usize = 256 << 20;
@@ -95,7 +99,7 @@ functions! {
 fn functions() -> Option<&'static Functions> {
     static FUNCTIONS: OnceLock<Option<Functions>> = OnceLock::new();
     FUNCTIONS
-        .get_or_init(|| Functions::of(&cudnn::find()?.library))
+        .get_or_init(|| Functions::of(&library::cudnn()?.library))
         .as_ref()
 }
 
