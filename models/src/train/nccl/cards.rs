@@ -22,7 +22,11 @@ use super::{
     Group, Lost, Share,
     functions::{self, Comm, IDENTIFIER_BYTES, Numbers, Operation, in_group},
 };
-use crate::{Error, Result, train::group::Bucket};
+use crate::{
+    Error, Result,
+    ops::kernels::cuda::{many::copy, output},
+    train::group::Bucket,
+};
 
 /// How long all ranks may take to connect: each is there already.
 const JOIN: Duration = Duration::from_secs(120);
@@ -35,6 +39,8 @@ const FAST: Duration = Duration::from_millis(50);
 const SUM_LOOK: Duration = Duration::from_micros(50);
 /// After so many looks it is asked whether a rank is gone.
 const LOOKS_PER_QUESTION: usize = 256;
+/// Tensors of fewer numbers are put side by side and added up as one: each by itself takes as long as thousands of numbers.
+const SMALL: usize = 1 << 18;
 /// What NCCL is told goes before what waits to be computed: the other ranks wait for it too.
 const FIRST: i32 = i32::MIN;
 
@@ -145,6 +151,33 @@ impl Cards {
         })
     }
 
+    /// Adds tensors up of which many may be small, once all is computed that the device was told to.
+    fn add_up_with_small_ones(&self, tensors: &[Tensor]) -> Result<()> {
+        let is_small = |it: &&Tensor| it.elem_count() < SMALL;
+        let (small, mut all): (Vec<_>, Vec<_>) = tensors.iter().partition(is_small);
+        let Some(first) = small.first() else {
+            self.sums.join(&self.stream).map_err(driver)?;
+            return self.add_up(tensors);
+        };
+        let count: usize = small.iter().map(|it| it.elem_count()).sum();
+        let side_by_side = output(count, DType::F32, first)?;
+        let mut at = 0;
+        let mut places = Vec::with_capacity(small.len());
+        for tensor in &small {
+            let place = side_by_side.narrow(0, at, tensor.elem_count())?;
+            at += tensor.elem_count();
+            places.push(place);
+        }
+        let pairs = || small.iter().zip(&places);
+        copy(&pairs().map(|(it, place)| [*it, place]).collect::<Vec<_>>())?;
+        all.push(&side_by_side);
+        self.sums.join(&self.stream).map_err(driver)?;
+        let all: Vec<Tensor> = all.into_iter().cloned().collect();
+        self.add_up(&all)?;
+        self.stream.join(&self.sums).map_err(driver)?;
+        copy(&pairs().map(|(it, place)| [place, *it]).collect::<Vec<_>>())
+    }
+
     /// Reduces so many numbers at an address over all ranks. Whoever asks keeps them until `sums` was waited for.
     fn reduce(&self, at: u64, count: usize, how: (Numbers, Operation)) -> Result<()> {
         let stream = self.sums.cu_stream().cast();
@@ -244,10 +277,12 @@ impl Group for Cards {
             let plain = |it: &Tensor| Ok(it.to_dtype(DType::F32)?.contiguous()?);
             let tensors = tensors.iter().map(plain).collect::<Result<Vec<_>>>()?;
             match since {
-                Some(since) => since.awaited_by(&self.sums)?,
-                None => self.sums.join(&self.stream).map_err(driver)?,
+                Some(since) => {
+                    since.awaited_by(&self.sums)?;
+                    self.add_up(&tensors)?;
+                }
+                None => self.add_up_with_small_ones(&tensors)?,
             }
-            self.add_up(&tensors)?;
             sums.push(tensors);
         }
         self.stream.join(&self.sums).map_err(driver)?;

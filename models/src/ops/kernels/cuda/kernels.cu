@@ -796,6 +796,13 @@ extern "C" __global__ void sgd_f32(const Entry<3>* table, int entries, float gra
     }
 }
 
+// What is copied, and where to.
+extern "C" __global__ void copy_many_f32(const Entry<2>* table, int entries) {
+    uint64_t start, end;
+    const Entry<2> entry = my_entry(table, entries, start, end);
+    for (uint64_t at = start + threadIdx.x; at < end; at += blockDim.x) entry.of[1][at] = entry.of[0][at];
+}
+
 // Each block writes the sum of squares of its part.
 extern "C" __global__ void squares_f32(const Entry<1>* table, int entries, float* sums) {
     uint64_t start, end;

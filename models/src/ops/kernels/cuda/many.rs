@@ -1,4 +1,4 @@
-//! Kernels that go over many tensors in one launch: the steps of optimizers, and the norm of gradients.
+//! Kernels that go over many tensors in one launch: the steps of optimizers, the norm of gradients, and copies.
 //!
 //! A model has hundreds of weights, most of them small: a launch for each would take the host longer than the GPU. A table on the
 //! GPU says where each of them lies; a block of threads finds its part in it.
@@ -102,6 +102,12 @@ fn step<const N: usize>(
         .launch(name, first)?
         .numbers(factors)
         .launch(table.blocks, THREADS)
+}
+
+/// Copies tensors of f32 into others that are as long. Entries: from, to.
+pub(crate) fn copy(entries: &[[&Tensor; 2]]) -> Result<()> {
+    let entries: Vec<_> = entries.iter().map(|it| it.map(Some)).collect();
+    step("copy_many", &entries, &[])
 }
 
 /// Σ x² over all numbers of tensors: a single number.
