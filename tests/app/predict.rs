@@ -195,7 +195,7 @@ fn a_run_starts_from_the_checkpoint_of_another_network() {
 }
 
 /// Writes pictures that are all different.
-pub fn write_class(app: &App, folder: &str, count: u8, colour: [u8; 3]) {
+pub(crate) fn write_class(app: &App, folder: &str, count: u8, colour: [u8; 3]) {
     for at in 0..count {
         let other = [at.wrapping_mul(37), at.wrapping_mul(11), 200 - at];
         let name = format!("{folder}/{at:02}.ppm");

@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::{
     app::{App, Output},
     predict::write_class,
-    train::{losses, tiny as with_two_rows},
+    train::{edit, losses, tiny as with_two_rows},
 };
 
 const SHORT: &str = "steps: 8\nsave: {every: 4}\nsample: {every: 0}\n";
@@ -22,10 +22,22 @@ const LONG: &str = "steps: 4000\nsave: {every: 20}\nsample: {every: 0}\n";
 const PICTURES: &str = "\
 task: picture
 data: {files: [tiles], held_out: 0.25}
-picture: {recipe: small, side: 16, flip: none}
+picture: {recipe: small, side: 16, flip: none, norm_momentum: 0}
 batch: {rows: 4, accumulate: 2}
 evaluate: {every: 4}
 steps: 12
+device: cpu
+";
+const PUZZLES: &str = "\
+task: puzzle
+name: Small
+data: {files: [puzzles]}
+trm: {hidden_size: 32, num_heads: 2, halt_max_steps: 3}
+batch: {rows: 3, accumulate: 4}
+schedule: {kind: constant, warmup_steps: 0}
+evaluate: {every: 4}
+save: {every: 4}
+steps: 8
 device: cpu
 ";
 /// A rank that is gone has to be missed sooner.
@@ -138,6 +150,52 @@ fn two_ranks_share_the_pictures_of_a_run_and_those_it_is_measured_with() {
     assert!(one.len() > 2 && one.len() == two.len(), "{one:?}");
     for ((one, pictures), (two, same)) in one.iter().zip(&two) {
         assert!((one - two).abs() < 1e-4 && pictures == same, "{one} {two}");
+    }
+}
+
+#[test]
+fn two_ranks_share_puzzles_and_one_goes_on_with_what_both_think_about() {
+    let learned = |parts: &[(usize, usize)]| {
+        let app = App::new();
+        app.anneal("data build sudoku puzzles --train 20 --held-out 5 --seed 1")
+            .ended(0);
+        let first = parts[0].0;
+        let file = PUZZLES.replace("steps: 8", &format!("steps: {first}"));
+        app.file("run.yaml", &file);
+        let mut told = String::new();
+        for (at, (steps, devices)) in parts.iter().enumerate() {
+            let ran = match at {
+                0 => run(&app, &format!("train run.yaml --json --gpus {devices}")),
+                _ => {
+                    let before = format!("steps: {} ", parts[at - 1].0);
+                    edit(&app, "small", &before, &format!("steps: {steps} "));
+                    run(
+                        &app,
+                        &format!("train --resume small --json --gpus {devices}"),
+                    )
+                }
+            };
+            ran.ended(0);
+            told += &ran.stdout;
+        }
+        told
+    };
+    let one = learned(&[(8, 1)]);
+    let exact = |told: &str| {
+        let events = told
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let evaluated = events.filter(|it| it["kind"] == "evaluated");
+        let figures = evaluated.map(|it| it["metrics"][0]["value"].as_f64().unwrap());
+        figures.collect::<Vec<_>>()
+    };
+    assert!(exact(&one).len() > 1);
+    for parts in [&[(8, 2)][..], &[(4, 2), (8, 1)], &[(4, 1), (8, 2)]] {
+        let told = learned(parts);
+        close(&losses(&one), &losses(&told), 8);
+        if parts.len() == 1 {
+            assert_eq!(exact(&told), exact(&one));
+        }
     }
 }
 

@@ -118,7 +118,8 @@ impl Thought {
     }
 }
 
-/// A model with its weights.
+/// A model with its weights. A clone has the same.
+#[derive(Clone)]
 pub struct Trm {
     config: TrmConfig,
     parameters: Parameters,
@@ -178,9 +179,25 @@ impl Trm {
         &self.config
     }
 
-    /// Thinks with other cycles than those of its shape, until it is told otherwise.
-    pub fn set_cycles(&mut self, cycles: Option<Cycles>) {
-        self.cycles = cycles;
+    /// The same model, which thinks with other cycles than those of its shape.
+    pub fn with_cycles(&self, cycles: Option<Cycles>) -> Self {
+        Self {
+            cycles,
+            ..self.clone()
+        }
+    }
+
+    /// The cycles of a step.
+    pub fn cycles(&self) -> Cycles {
+        self.cycles.unwrap_or(Cycles {
+            answer: self.config.h_cycles,
+            thought: self.config.l_cycles,
+        })
+    }
+
+    /// What the places of so many puzzles see: all of their own.
+    pub fn spans(&self, rows: usize) -> Spans {
+        Spans::full(rows, self.config.places())
     }
 
     /// Its weights.
@@ -234,11 +251,23 @@ impl Trm {
 
     /// One step of thinking about x [b, l, d]. Only the last cycle is on the tape.
     pub fn think(&self, tape: Option<&Tape>, state: &State, x: &Value) -> Result<Thought> {
+        let spans = self.spans(x.tensor().dim(0)?);
+        self.think_seeing(tape, state, x, &spans)
+    }
+
+    /// The same with its [`Trm::spans`], which several steps can share.
+    pub fn think_seeing(
+        &self,
+        tape: Option<&Tape>,
+        state: &State,
+        x: &Value,
+        spans: &Spans,
+    ) -> Result<Thought> {
         let config = &self.config;
         let stack = Stack::bind(config, &self.parameters, self.dtype, tape)?;
         let silent = stack.constant();
         let places = Places {
-            spans: Spans::full(x.tensor().dim(0)?, config.places()),
+            spans: spans.clone(),
             rotation: self.rotation.clone(),
         };
         // From here on to the scores, places come first where blocks multiply along them.
@@ -250,11 +279,7 @@ impl Trm {
         let constant_x = Value::constant(x.tensor().clone());
         let mut answer = order(&Value::constant(state.answer.clone()))?;
         let mut thoughts = order(&Value::constant(state.thoughts.clone()))?;
-        let own = Cycles {
-            answer: config.h_cycles,
-            thought: config.l_cycles,
-        };
-        let cycles = self.cycles.unwrap_or(own);
+        let cycles = self.cycles();
         for cycle in 1..=cycles.answer {
             let is_last = cycle == cycles.answer;
             let (stack, x) = match is_last {

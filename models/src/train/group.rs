@@ -14,10 +14,13 @@
 
 use candle_core::{DType, Device, Tensor};
 
-use super::share::Share;
+use super::{event::RankFigures, share::Share};
 use crate::{
-    Error, Result, device::moment::Moment, parameters::Parameters, random::stable_hash,
-    tape::Gradients,
+    Error, Result,
+    device::memory::Memory,
+    parameters::Parameters,
+    random::stable_hash,
+    tape::{Gradients, Moment},
 };
 
 /// The words of an exchange, by their places.
@@ -139,18 +142,27 @@ pub(super) struct GroupControl {
 /// A rank among others, as the loop speaks with them.
 pub struct Together {
     group: Box<dyn Group>,
+    /// What each rank computes on, in words.
+    devices: Vec<String>,
     /// The bits of the last gradient norm: ranks whose weights differ have others.
     last_norm: u64,
+    /// What is wanted of this rank, which the others hear with the next gradients.
+    wanted: GroupControl,
+    /// What all ranks wanted when gradients were last added up, until it is acted on.
+    heard: Option<GroupControl>,
     /// Whether all ranks know that the run ends by a failure.
     told: bool,
 }
 
 impl Together {
-    /// This rank among those of a group.
-    pub fn new(group: Box<dyn Group>) -> Self {
+    /// This rank among those of a group, which compute on these `devices`, in words.
+    pub fn new(group: Box<dyn Group>, devices: Vec<String>) -> Self {
         Self {
             group,
+            devices,
             last_norm: 0,
+            wanted: GroupControl::default(),
+            heard: None,
             told: false,
         }
     }
@@ -177,14 +189,8 @@ impl Together {
             numbers.collect::<Vec<_>>()
         };
         let own = Tensor::from_vec(pattern(factor(rank)), PATTERN_NUMBERS, device)?;
-        let bucket = Bucket {
-            tensors: vec![own],
-            since: None,
-        };
-        let sums = self.group.sum_tensors(vec![bucket])?;
-        self.group.wait()?;
-        let sum = sums.iter().flatten().next();
-        let sum = sum.map(|sum| sum.to_vec1::<f32>()).transpose()?;
+        let sums = self.sum_tensors(vec![own])?;
+        let sum = sums.first().map(|sum| sum.to_vec1::<f32>()).transpose()?;
         let expected = pattern((0..world).map(factor).sum());
         let is_right = sum.is_some_and(|sum| sum == expected);
         let wrong = format!(
@@ -208,10 +214,14 @@ impl Together {
             .map(drop)
     }
 
-    /// What all ranks want: one that wants a stop or a pause speaks for all. An error when their weights are no longer the same.
-    pub(super) fn control(&mut self, own: GroupControl, step: usize) -> Result<GroupControl> {
-        let differ = || format!("the ranks no longer agree after step {step}");
-        self.exchange(own, None, self.last_norm, differ)
+    /// What all ranks want: one that wants a stop or a pause speaks for all. It was heard when gradients were last added up, so that
+    /// nobody waits for it here, or else it is asked for.
+    pub(super) fn control(&mut self, own: GroupControl) -> Result<GroupControl> {
+        self.wanted = own;
+        match self.heard.take() {
+            Some(heard) => Ok(heard),
+            None => self.exchange(own, None, 0, String::new),
+        }
     }
 
     /// What rank 0 finds, such as the step to go back to, on every rank.
@@ -225,21 +235,56 @@ impl Together {
         Ok(sums.first().map_or(found, |sum| *sum as usize))
     }
 
+    /// The sum over all ranks of each of these tensors, of which every rank has as many, in f32. They share no memory with anything that
+    /// is still used.
+    pub fn sum_tensors(&mut self, own: Vec<Tensor>) -> Result<Vec<Tensor>> {
+        let differ = || "the ranks carry different things".to_owned();
+        self.exchange(GroupControl::default(), None, own.len() as u64, differ)?;
+        let bucket = Bucket {
+            tensors: own,
+            since: None,
+        };
+        let sums = self.group.sum_tensors(vec![bucket])?;
+        self.group.wait()?;
+        Ok(sums.into_iter().flatten().collect())
+    }
+
+    /// How all ranks stand, from the memory that this one has in use.
+    pub(super) fn figures(&mut self, own: Option<Memory>) -> Result<Vec<RankFigures>> {
+        let Share { rank, world } = self.share();
+        let mut numbers = vec![0.0; 2 * world];
+        if let Some(own) = own {
+            let peak = own.peak_bytes.unwrap_or_default();
+            numbers[2 * rank..][..2].copy_from_slice(&[own.used_bytes as f64, peak as f64]);
+        }
+        let all = self.sum(numbers)?;
+        let (of_each, _) = all.as_chunks::<2>();
+        let of_each = self.devices.iter().zip(of_each);
+        Ok(of_each
+            .map(|(device, [memory, peak])| RankFigures {
+                device: device.clone(),
+                memory_bytes: *memory as u64,
+                peak_bytes: Some(*peak as u64).filter(|it| *it > 0),
+            })
+            .collect())
+    }
+
     /// The sum over all ranks of each of these numbers, of which every rank has as many.
     pub(super) fn sum(&mut self, own: Vec<f64>) -> Result<Vec<f64>> {
-        let differ = || "the ranks measured other held-out data".to_owned();
+        let differ = || "the ranks measured different things".to_owned();
         self.exchange(GroupControl::default(), None, own.len() as u64, differ)?;
         self.group.sum(own)
     }
 
     /// Loss and gradients of all ranks, from those that this rank computed or the error that it met. They are there after
-    /// [`Together::wait`].
+    /// [`Together::wait`]. An error when the weights of the ranks are no longer the same after a step, `done`.
     ///
     /// Errors: the own one, or that of another rank. Memory that ran out elsewhere is memory that ran out here too, so that
     /// all ranks try the step again.
     pub(super) fn add_up(
         &mut self,
         own: Result<(Tensor, Gradients)>,
+        done: usize,
     ) -> Result<(Tensor, Gradients)> {
         let (loss, mut gradients) = match own {
             Ok(own) => own,
@@ -275,11 +320,11 @@ impl Together {
         names.push(rest);
 
         let hash = |hash, name: &String| stable_hash(hash, name.as_bytes());
-        let hash = names.iter().fold(0, |all, names| {
+        let hash = names.iter().fold(self.last_norm, |all, names| {
             names.iter().fold(stable_hash(all, b"together"), hash)
         });
-        let differ = || "the ranks have gradients of other weights".to_owned();
-        self.exchange(GroupControl::default(), None, hash, differ)?;
+        let differ = || format!("the ranks no longer agree after step {done}");
+        self.heard = Some(self.exchange(self.wanted, None, hash, differ)?);
         let mut sums = self.group.sum_tensors(buckets)?;
         let missing = || Error::Data("a sum over the ranks has no loss".to_owned());
         let loss = sums.last_mut().and_then(Vec::pop).ok_or_else(missing)?;

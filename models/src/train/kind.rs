@@ -42,9 +42,6 @@ pub trait Kind: Sized + 'static {
     /// The smallest run of it, which the device check takes a step of. Nothing where a run starts from a model that others have made.
     const TINY: Option<Tiny> = None;
 
-    /// Whether several devices can share its steps: a loss leaves nothing behind in the device that computed it.
-    const SHARES_STEPS: bool = false;
-
     /// Its part of a request. Everything in it is optional.
     type Request: Part + Clone + Default + PartialEq;
     /// Its part of a plan. Nothing in it is open.
@@ -204,6 +201,9 @@ pub struct Subject {
     pub base: Option<PathBuf>,
 }
 
+/// Why several devices can’t share the steps of a kind that has none to share.
+pub const ONE_DEVICE: &str = "such a run trains on one device only";
+
 /// What a kind says to the choices that every run has.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Basis {
@@ -219,6 +219,8 @@ pub struct Basis {
     pub batch_rows: Option<Chosen<usize>>,
     /// Whether the rows that are computed at once are normalized together, so that their number decides what is learned.
     pub is_normalized: bool,
+    /// Why several devices can’t share its steps, where they can’t: `such a run trains on one device only`.
+    pub why_one_device: Option<&'static str>,
     /// How often the data is seen.
     pub epochs: Chosen<f64>,
     /// The highest learning rate.

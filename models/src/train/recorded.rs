@@ -103,7 +103,10 @@ impl RecordedPasses {
         let inputs = || inputs(micro_batches).into_iter().chain([seeds.clone()]);
         if let Some(pass) = self.passes.iter().find(|it| it.form == form) {
             for (place, new) in pass.inputs.iter().zip(inputs()) {
-                place.slice_set(&new, 0, 0)?;
+                // What is the same in all passes lies there already.
+                if place.id() != new.id() {
+                    place.slice_set(&new, 0, 0)?;
+                }
             }
             pass.graph.play()?;
             return Ok(Some(pass.played.clone()));

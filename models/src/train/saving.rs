@@ -72,7 +72,7 @@ impl<'a> Saver<'a> {
         state: &mut TrainState,
         observer: &mut dyn Observer,
     ) -> Result<()> {
-        if !state.share.is_first() {
+        if !state.has_all(task)? {
             return Ok(());
         }
         let step = state.progress.step;
@@ -80,7 +80,7 @@ impl<'a> Saver<'a> {
         let newest = when_the_disk_can(step, 0, &self.checkpoints.path(step), observer, &mut look)?;
         match newest.map(|it| it.step) == Some(step) {
             true => Ok(()),
-            false => self.save(task, state, observer),
+            false => self.write(task, state, observer),
         }
     }
 
@@ -91,9 +91,18 @@ impl<'a> Saver<'a> {
         state: &mut TrainState,
         observer: &mut dyn Observer,
     ) -> Result<()> {
-        if !state.share.is_first() {
-            return Ok(());
+        match state.has_all(task)? {
+            true => self.write(task, state, observer),
+            false => Ok(()),
         }
+    }
+
+    fn write<T: Task>(
+        &mut self,
+        task: &mut T,
+        state: &mut TrainState,
+        observer: &mut dyn Observer,
+    ) -> Result<()> {
         let step = state.progress.step;
         if let Some(device) = device_of(task) {
             // What failed on the device since the last look comes out here, before it is saved as if it were good.

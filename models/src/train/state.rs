@@ -202,9 +202,17 @@ impl TrainState {
             stop: observer.should_stop(),
         };
         match &mut self.together {
-            Some(together) => together.control(own, self.progress.step),
+            Some(together) => together.control(own),
             None => Ok(own),
         }
+    }
+
+    /// Brings what other ranks have of the state of the task to this one, before it is saved. Whether this is the one that saves.
+    pub(super) fn has_all<T: Task>(&mut self, task: &mut T) -> Result<bool> {
+        if let Some(together) = &mut self.together {
+            task.gather(together)?;
+        }
+        Ok(self.share.is_first())
     }
 
     /// Writes the model and this state into `folder`, whole or not at all. Returns the bytes written.

@@ -268,7 +268,7 @@ fn pass<T: Task>(
     let started = Instant::now();
     let own = own_passes(plan, task, state, batches, size, loss_scale);
     let (loss, gradients) = match &mut state.together {
-        Some(together) => together.add_up(own)?,
+        Some(together) => together.add_up(own, state.progress.step)?,
         None => own?,
     };
     // A device is still computing: what can be prepared for the update is.

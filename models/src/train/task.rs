@@ -69,6 +69,12 @@ pub trait Task {
         Ok(None)
     }
 
+    /// Brings what each rank carries from step to step to all others, where several train one run: the run is saved by one. All call
+    /// it at once.
+    fn gather(&mut self, _together: &mut Together) -> Result<()> {
+        Ok(())
+    }
+
     /// Told what the pass over a batch left beside its loss, which was recorded or played.
     fn passed(&mut self, _batch: &Self::Batch, _left: Left) -> Result<()> {
         Ok(())

@@ -22,8 +22,10 @@ pub(super) fn yield_memory<T: Task>(
     }: Scarce,
     observer: &mut dyn Observer,
 ) -> Result<()> {
-    // What comes next may be the end of this process, which should cost nothing.
-    saver.save_if_new(task, state, observer)?;
+    // What comes next may be the end of this process, which should cost nothing. Several ranks save together, and only this one asks.
+    if state.together.is_none() {
+        saver.save_if_new(task, state, observer)?;
+    }
     let (step, plan) = (state.progress.step, saver.plan);
     let message = format!("memory is scarce after step {step}: {message}");
     // A card has memory of its own. And a run that has given up all it can continues as long as it is let.

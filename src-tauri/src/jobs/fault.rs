@@ -22,6 +22,7 @@ use models::{
     train::{
         Measuring,
         exhibit::Exhibit,
+        group::Together,
         task::{BatchSize, Evaluation, Metric, OwnStep, OwnTrial, Task},
     },
 };
@@ -225,6 +226,10 @@ impl<T: Task> Task for Faulty<T> {
 
     fn undo_losses(&mut self) -> Result<()> {
         self.task.undo_losses()
+    }
+
+    fn gather(&mut self, together: &mut Together) -> Result<()> {
+        self.task.gather(together)
     }
 
     fn stepped(&mut self, done: usize) -> Result<()> {

@@ -76,7 +76,6 @@ impl Kind for Language {
         "lora.targets",
         "lora.layers",
     ];
-    const SHARES_STEPS: bool = true;
     const NAMES_OF_FILES: &'static [&'static str] = &["model", "data.files", "scratch.tokenizer"];
     const MEASURES: &'static [Measure<Self>] = fit::MEASURES;
     const TINY: Option<Tiny> = Some(Tiny {

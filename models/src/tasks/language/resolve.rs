@@ -51,6 +51,7 @@ pub(super) fn resolve(resolver: &mut Resolver) -> (LanguagePlan, Basis) {
         units_per_step: defaults.tokens_per_step,
         batch_rows: None,
         is_normalized: false,
+        why_one_device: None,
         epochs: Chosen::new(defaults.epochs, defaults.epochs_why),
         learning_rate: Chosen::new(defaults.learning_rate, defaults.learning_rate_why),
         weight_decay: Chosen::new(defaults.weight_decay, defaults.weight_decay_why),

@@ -61,7 +61,6 @@ impl Kind for Picture {
         "picture.classes",
     ];
     const ORDERED_BY: &'static [&'static str] = &["data", "picture.subsample_size"];
-    const SHARES_STEPS: bool = true;
     const NAMES_OF_FILES: &'static [&'static str] = &["model", "data.files"];
     const TINY: Option<Tiny> = Some(Tiny {
         files: tiny_files,

@@ -87,6 +87,9 @@ pub(super) fn resolve(resolver: &mut Resolver) -> (PicturePlan, Basis) {
         units_per_step: length.rows,
         batch_rows: Some(Chosen::new(length.rows, length.why_rows.clone())),
         is_normalized,
+        why_one_device: is_normalized.then_some(
+            "the rows of a batch are normalized together, which devices can’t share; choose one device",
+        ),
         epochs: Chosen::new(length.epochs, length.why_epochs.clone()),
         learning_rate: Chosen::new(rate, why),
         weight_decay: Chosen::new(recipe.weight_decay, of(recipe)),

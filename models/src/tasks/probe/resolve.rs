@@ -14,7 +14,11 @@ use super::{
 use crate::{
     arch::sites::Site,
     figures::counted,
-    train::{kind::Basis, plan::Chosen, resolve::Resolver as AnyResolver},
+    train::{
+        kind::{Basis, ONE_DEVICE},
+        plan::Chosen,
+        resolve::Resolver as AnyResolver,
+    },
 };
 
 type Resolver<'a> = AnyResolver<'a, Probe>;
@@ -67,6 +71,7 @@ pub(super) fn resolve(resolver: &mut Resolver) -> (ProbePlan, Basis) {
         units_per_step: 1,
         batch_rows: None,
         is_normalized: false,
+        why_one_device: Some(ONE_DEVICE),
         epochs: Chosen::new(1.0, ""),
         learning_rate: Chosen::new(1.0, ""),
         weight_decay: none(),

@@ -1,25 +1,30 @@
 //! What is thought about at the moment, in a file of a checkpoint: the states, the puzzles, and how long each was thought about.
 
-use std::{collections::HashMap, path::Path, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::Path,
+    sync::Arc,
+};
 
-use candle_core::{Device, Tensor};
+use candle_core::{DType, Device, Tensor};
 
-use super::halting::{Carry, Row};
+use super::halting::{Carry, NO_LABEL, Row};
 use crate::{
     Error, Result,
     arch::trm::{State, Trm},
     checkpoint::{save::write_safetensors, tensors::read_tensors},
+    train::group::Together,
 };
 
 const FILE: &str = "carry.safetensors";
 
 /// Writes what is carried in all micro-batches of a step. Before the first step that is nothing.
-pub(super) fn save(carries: &[Carry], folder: &Path) -> Result<()> {
+pub(super) fn save(carries: &BTreeMap<usize, Carry>, folder: &Path) -> Result<()> {
     if carries.is_empty() {
         return Ok(());
     }
     let joined = |of: &dyn Fn(&Carry) -> Result<Tensor>| -> Result<Tensor> {
-        let all: Vec<Tensor> = carries.iter().map(of).collect::<Result<_>>()?;
+        let all: Vec<Tensor> = carries.values().map(of).collect::<Result<_>>()?;
         Ok(Tensor::cat(&all, 0)?)
     };
     let numbers = |of: &dyn Fn(&Row) -> Vec<u32>| {
@@ -54,10 +59,10 @@ pub(super) fn load(
     model: &Trm,
     rows: usize,
     accumulate: usize,
-) -> Result<Vec<Carry>> {
+) -> Result<BTreeMap<usize, Carry>> {
     let path = folder.join(FILE);
     if !path.is_file() {
-        return Ok(Vec::new());
+        return Ok(BTreeMap::new());
     }
     let read = read_tensors(&path)?;
     let get = |name: &str| {
@@ -99,5 +104,102 @@ pub(super) fn load(
             halted: halted[part].iter().map(|it| *it > 0).collect(),
         })
     };
-    (0..accumulate).map(|place| carry(place * rows)).collect()
+    (0..accumulate)
+        .map(|place| Ok((place, carry(place * rows)?)))
+        .collect()
+}
+
+/// Brings what each rank carries in its micro-batches of a step to all others. Each has some, or none has.
+pub(super) fn gather(
+    carries: &mut BTreeMap<usize, Carry>,
+    accumulate: usize,
+    together: &mut Together,
+) -> Result<()> {
+    let share = together.share();
+    let Some(any) = carries.values().next().cloned() else {
+        return Ok(());
+    };
+    let (dtype, device) = (any.state.answer.dtype(), any.state.answer.device().clone());
+    let mut own = Vec::new();
+    for place in 0..accumulate {
+        let is_own = share.has(place);
+        let carry = carries.get(&place).filter(|_| is_own).unwrap_or(&any);
+        for tensor in numbers_of(carry, &device)? {
+            // Others add theirs to nothing.
+            own.push(match is_own {
+                true => tensor,
+                false => tensor.zeros_like()?,
+            });
+        }
+    }
+    let all = together.sum_tensors(own)?;
+    for (place, numbers) in all.chunks(PARTS).enumerate() {
+        carries.insert(place, carry_of(numbers, dtype)?);
+    }
+    Ok(())
+}
+
+/// Tensors of a carry that are added up.
+const PARTS: usize = 3;
+
+/// The answer, the thoughts, and a row of whole numbers for each slot, as f32, which has them exactly: the puzzle, its steps, whether it
+/// halted, its cells and its labels.
+fn numbers_of(carry: &Carry, device: &Device) -> Result<[Tensor; PARTS]> {
+    let rows = carry.rows.iter().zip(&carry.steps).zip(&carry.halted);
+    let rows = rows.map(|((row, steps), halted)| {
+        let label = |label: &u32| match *label {
+            NO_LABEL => -1.0,
+            label => label as f32,
+        };
+        let mut numbers = vec![
+            row.puzzle as f32,
+            *steps as f32,
+            f32::from(u8::from(*halted)),
+        ];
+        numbers.extend(row.cells.iter().map(|cell| *cell as f32));
+        numbers.extend(row.labels.iter().map(label));
+        numbers
+    });
+    let own =
+        |state: &Tensor| -> Result<Tensor> { Ok(state.to_dtype(DType::F32)?.force_contiguous()?) };
+    Ok([
+        own(&carry.state.answer)?,
+        own(&carry.state.thoughts)?,
+        Tensor::new(rows.collect::<Vec<_>>(), device)?,
+    ])
+}
+
+/// The carry of these numbers.
+fn carry_of(numbers: &[Tensor], dtype: DType) -> Result<Carry> {
+    let broken = || Error::Data("ranks carry other things than puzzles".to_owned());
+    let [answer, thoughts, rows] = numbers else {
+        return Err(broken());
+    };
+    let (mut all, mut steps, mut halted) = (Vec::new(), Vec::new(), Vec::new());
+    for numbers in rows.to_vec2::<f32>()? {
+        let [puzzle, thought, has_halted, cells_and_labels @ ..] = &numbers[..] else {
+            return Err(broken());
+        };
+        let (cells, labels) = cells_and_labels.split_at(cells_and_labels.len() / 2);
+        let label = |label: &f32| match *label < 0.0 {
+            true => NO_LABEL,
+            false => *label as u32,
+        };
+        all.push(Arc::new(Row {
+            cells: cells.iter().map(|it| *it as u32).collect(),
+            labels: labels.iter().map(label).collect(),
+            puzzle: *puzzle as u32,
+        }));
+        steps.push(*thought as u32);
+        halted.push(*has_halted > 0.0);
+    }
+    Ok(Carry {
+        rows: all,
+        state: State {
+            answer: answer.to_dtype(dtype)?,
+            thoughts: thoughts.to_dtype(dtype)?,
+        },
+        steps,
+        halted,
+    })
 }

@@ -23,7 +23,10 @@ use crate::{
     Error, Result,
     checkpoint::save::write_file,
     limits,
-    train::task::{Evaluation, Metric},
+    train::{
+        Measuring,
+        task::{Evaluation, Metric},
+    },
 };
 
 /// The metric by which one checkpoint is better than another.
@@ -60,6 +63,33 @@ struct Sums {
 }
 
 impl Sums {
+    fn numbers(&self) -> Vec<f64> {
+        vec![
+            self.puzzles as f64,
+            self.loss,
+            self.exact,
+            self.tokens,
+            self.halting,
+            self.steps,
+            self.paths,
+            self.shortest,
+        ]
+    }
+
+    fn of(numbers: Vec<f64>) -> Self {
+        let at = |index: usize| numbers.get(index).copied().unwrap_or_default();
+        Self {
+            puzzles: at(0) as usize,
+            loss: at(1),
+            exact: at(2),
+            tokens: at(3),
+            halting: at(4),
+            steps: at(5),
+            paths: at(6),
+            shortest: at(7),
+        }
+    }
+
     /// Adds a puzzle. One without a label can't be measured.
     fn add(&mut self, shape: Shape, row: &Row, answer: &Answer) {
         let labelled = row
@@ -171,7 +201,7 @@ impl PuzzleTask {
         let mut steps = vec![most; rows.len()];
         let mut step = 0;
         let (said, halts) = loop {
-            let said = carry.think(None, &self.model, 1.0, 0.0)?;
+            let said = carry.think(&self.model, 1.0, 0.0)?;
             let halts: Vec<f32> = said.thought.halt.tensor().to_vec1()?;
             step += 1;
             for (least, halt) in steps.iter_mut().zip(&halts) {
@@ -196,11 +226,13 @@ impl PuzzleTask {
         held_out.row(held_out.pick(index), self.puzzles.shape, None)
     }
 
-    /// Measures puzzles, and counts what is answered to tasks of ARC.
-    fn measure(&self, indices: &[usize], goes_on: &dyn Fn() -> bool) -> Result<(Sums, Votes)> {
+    /// Measures puzzles, which several ranks share, and counts what is answered to tasks of ARC, which they don’t learn.
+    fn measure(&self, indices: &[usize], measuring: &mut Measuring) -> Result<(Sums, Votes)> {
         let (shape, mut sums, mut votes) = (self.puzzles.shape, Sums::default(), Votes::default());
-        for some in indices.chunks(self.rows) {
-            goes_on().then_some(()).ok_or(Error::Interrupted)?;
+        for (index, some) in indices.chunks(self.rows).enumerate() {
+            if !measuring.takes(index)? {
+                continue;
+            }
             let rows: Vec<Arc<Row>> = some.iter().map(|it| Arc::new(self.held_out(*it))).collect();
             let (answers, loss) = self.answer(&rows)?;
             sums.loss += loss;
@@ -218,14 +250,14 @@ impl PuzzleTask {
                 }
             }
         }
-        Ok((sums, votes))
+        Ok((Sums::of(measuring.of_all(sums.numbers())?), votes))
     }
 
     /// Measures so many batches of the puzzles that are measured with during a run, all of them for 0.
     pub(super) fn evaluate_some(
         &mut self,
         batches: usize,
-        goes_on: &dyn Fn() -> bool,
+        measuring: &mut Measuring,
     ) -> Result<Option<Evaluation>> {
         let most = match batches {
             0 => usize::MAX,
@@ -237,7 +269,7 @@ impl PuzzleTask {
             is_at_end: false,
             passes: if is_all { PASSES.len() } else { EARLY_PASSES },
         };
-        let (sums, votes) = self.measure(&self.measured[..count], goes_on)?;
+        let (sums, votes) = self.measure(&self.measured[..count], measuring)?;
         if sums.puzzles == 0 {
             return Ok(None);
         }
@@ -260,7 +292,7 @@ impl PuzzleTask {
             is_at_end: true,
             passes: PASSES.len(),
         };
-        let (sums, votes) = self.measure(&indices, goes_on)?;
+        let (sums, votes) = self.measure(&indices, &mut Measuring::alone(goes_on))?;
         let mut metrics = sums.metrics(self.puzzles.shape, &scope);
         metrics.extend(self.count_votes(votes, &scope));
         Ok(metrics)

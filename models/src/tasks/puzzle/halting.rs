@@ -4,17 +4,21 @@
 //! its place, and one that is offered to a slot that isn't free is lost. The model learns from every slot at every step: the cells
 //! by their labels, and halting by whether all of them are right. So in the reference (`ACTLossHead`), whose numbers the tests hold.
 //!
+//! A step that learns is a [`FixedPass`], so that a GPU can record it: which slots make room for another puzzle is known before it,
+//! and which will, after it.
+//!
 //! Letters in shapes: b slots, s cells, v symbols.
 
-use std::sync::Arc;
+use std::{cell::RefCell, sync::Arc};
 
 use candle_core::{D, DType, Device, Tensor};
 
 use crate::{
     Result,
     arch::trm::{PUZZLES, State, Thought, Trm, Truth},
+    ops::attention::Spans,
     random::Random,
-    tape::{Tape, Value},
+    tape::{FixedPass, Left, Tape, Value},
 };
 
 /// A cell with this label counts neither in the loss nor in any figure.
@@ -81,6 +85,20 @@ pub struct Said {
     pub is_right: Tensor,
 }
 
+/// A step of thinking that is learned from. All that it reads lies where it is computed before it begins.
+pub struct Thinking {
+    model: Trm,
+    state: State,
+    /// 1 for the slots that begin anew: [b, 1, 1], u8. Nothing where none does.
+    is_free: Option<Tensor>,
+    rows: Rows,
+    /// The vectors of the table that they use.
+    used: Vec<u32>,
+    spans: Spans,
+    weighing: Weighing,
+    left: RefCell<Left>,
+}
+
 /// The rows of a batch where they are computed with.
 struct Rows {
     cells: Tensor,
@@ -103,107 +121,170 @@ impl Carry {
         })
     }
 
-    /// Puts the rows that are offered where there is room.
-    pub fn refill(&mut self, model: &Trm, offered: &[Arc<Row>]) -> Result<()> {
-        if !self.halted.contains(&true) {
-            return Ok(());
-        }
-        let first = model.first_state(self.rows.len())?;
-        self.state = match self.halted.contains(&false) {
-            false => first,
-            true => {
-                let is_free: Vec<u8> = self.halted.iter().map(|it| u8::from(*it)).collect();
-                let is_free = Tensor::new(is_free, model.device())?;
-                let is_free = is_free.reshape(((), 1, 1))?;
-                let is_free = is_free.broadcast_as(first.answer.shape())?.contiguous()?;
-                State {
-                    answer: is_free.where_cond(&first.answer, &self.state.answer)?,
-                    thoughts: is_free.where_cond(&first.thoughts, &self.state.thoughts)?,
-                }
-            }
-        };
-        for (slot, row) in offered.iter().enumerate() {
+    /// Puts a row where there is room. The next [`Carry::thinking`] begins anew there.
+    pub fn refill(&mut self, mut offered: impl FnMut(usize) -> Arc<Row>) {
+        for slot in 0..self.rows.len() {
             if self.halted[slot] {
-                self.rows[slot] = row.clone();
+                self.rows[slot] = offered(slot);
                 self.steps[slot] = 0;
             }
         }
-        Ok(())
     }
 
-    /// One step of thinking about what the slots hold. `weight` is that of a slot in the loss, `smoothing` that of the labels.
-    pub fn think(
-        &mut self,
-        tape: Option<&Tape>,
-        model: &Trm,
-        weight: f64,
-        smoothing: f64,
-    ) -> Result<Said> {
+    /// One step of thinking about what the slots hold, from which nothing is learned. `weight` is that of a slot in the loss,
+    /// `smoothing` that of the labels.
+    pub fn think(&mut self, model: &Trm, weight: f64, smoothing: f64) -> Result<Said> {
         let weighing = Weighing {
             slot: weight,
             smoothing,
             halting: HALTING,
         };
-        self.think_weighed(tape, model, weighing)
+        let rows = Rows::new(&self.rows, model.device())?;
+        let spans = model.spans(self.rows.len());
+        let said = think((None, model), &self.state, (&rows, &spans), weighing)?;
+        self.thought(said.thought.state.clone());
+        Ok(said)
     }
 
-    /// The same, with a weight of halting too.
-    pub fn think_weighed(
-        &mut self,
-        tape: Option<&Tape>,
-        model: &Trm,
+    /// The next step of thinking, with its [`Trm::spans`]. Of one that is to be recorded, all slots may begin anew.
+    pub fn thinking(
+        &self,
+        model: Trm,
+        spans: Spans,
         weighing: Weighing,
-    ) -> Result<Said> {
-        let rows = Rows::new(&self.rows, model.device())?;
-        if let Some(tape) = tape {
-            tape.note_rows(PUZZLES, self.rows.iter().map(|row| row.puzzle));
-        }
-        let x = model.embed(tape, &rows.cells, &rows.puzzles)?;
-        let thought = model.think(tape, &self.state, &x)?;
-        self.state = thought.state.clone();
-        for steps in &mut self.steps {
-            *steps += 1;
-        }
-        let scores = thought.scores.tensor();
-        let guess = scores.argmax(D::Minus1)?;
-        let right = (guess.eq(&rows.classes)?.to_dtype(DType::F32)? * &rows.counts)?;
-        let is_right = right.sum(1)?.eq(&rows.labels)?.to_dtype(DType::F32)?;
-
-        let share = rows
-            .labels
-            .maximum(1f32)?
-            .recip()?
-            .affine(weighing.slot, 0.0)?;
-        let truth = Truth {
-            classes: &rows.classes,
-            weights: &rows.counts.broadcast_mul(&share.unsqueeze(1)?)?,
-            smoothing: weighing.smoothing,
-            is_right: &is_right,
-            halting_weight: weighing.halting * weighing.slot,
+        is_recorded: bool,
+    ) -> Result<Thinking> {
+        let is_free = match is_recorded || self.halted.contains(&true) {
+            true => {
+                let is_free: Vec<u8> = self.halted.iter().map(|it| u8::from(*it)).collect();
+                Some(Tensor::new(is_free, model.device())?.reshape(((), 1, 1))?)
+            }
+            false => None,
         };
-        let loss = thought.loss(&truth, model.config().loss)?;
-        Ok(Said {
-            loss,
-            thought,
-            guess,
-            is_right,
+        Ok(Thinking {
+            state: self.state.clone(),
+            is_free,
+            rows: Rows::new(&self.rows, model.device())?,
+            used: self.rows.iter().map(|row| row.puzzle).collect(),
+            spans,
+            weighing,
+            left: RefCell::default(),
+            model,
         })
     }
 
-    /// Notes which slots make room: those that want to, not before their least steps, and those that thought long enough.
-    pub fn halt(&mut self, model: &Trm, said: &Said, least: &LeastSteps) -> Result<()> {
-        let most = model.config().halt_max_steps as u32;
-        let wants: Vec<f32> = said.thought.halt.tensor().to_vec1()?;
+    /// Notes what came of a step.
+    pub fn thought(&mut self, state: State) {
+        self.state = state;
+        for steps in &mut self.steps {
+            *steps += 1;
+        }
+    }
+
+    /// Notes which slots make room: those that want to, not before their least steps, and those that thought long enough. `wants` is
+    /// how much each wants to.
+    pub fn halt(&mut self, most: usize, wants: &[f32], least: &LeastSteps) {
+        let most = most as u32;
         for (slot, halted) in self.halted.iter_mut().enumerate() {
             let steps = self.steps[slot];
             let may = most > 1 && wants[slot] > 0.0 && steps >= least[slot];
             *halted = steps >= most || may;
         }
-        Ok(())
     }
 }
 
+impl State {
+    /// The same, with the state at first in the slots that are free: [b, 1, 1], u8.
+    fn anew(&self, model: &Trm, is_free: &Tensor) -> Result<Self> {
+        let first = model.first_state(self.answer.dim(0)?)?;
+        let is_free = is_free.broadcast_as(first.answer.shape())?.contiguous()?;
+        Ok(Self {
+            answer: is_free.where_cond(&first.answer, &self.answer)?,
+            thoughts: is_free.where_cond(&first.thoughts, &self.thoughts)?,
+        })
+    }
+}
+
+impl FixedPass for Thinking {
+    fn inputs(&self) -> Vec<Tensor> {
+        let State { answer, thoughts } = self.state.clone();
+        let mut inputs = vec![answer, thoughts];
+        inputs.extend(self.rows.all());
+        inputs.extend(self.is_free.clone());
+        inputs.extend(self.spans.placed());
+        inputs
+    }
+
+    fn form(&self) -> String {
+        format!("{:?}, {:?}", self.model.cycles(), self.weighing)
+    }
+
+    fn loss(&self, tape: &Tape) -> Result<Value> {
+        tape.note_rows(PUZZLES, self.used.iter().copied());
+        let state = match &self.is_free {
+            Some(is_free) => self.state.anew(&self.model, is_free)?,
+            None => self.state.clone(),
+        };
+        let seen = (&self.rows, &self.spans);
+        let said = think((Some(tape), &self.model), &state, seen, self.weighing)?;
+        let State { answer, thoughts } = said.thought.state;
+        *self.left.borrow_mut() = vec![answer, thoughts, said.thought.halt.tensor().clone()];
+        Ok(said.loss)
+    }
+
+    /// The answer, the thoughts, and how much each slot wants to halt.
+    fn take_left(&self) -> Left {
+        self.left.take()
+    }
+}
+
+/// One step of thinking about these rows.
+fn think(
+    (tape, model): (Option<&Tape>, &Trm),
+    state: &State,
+    (rows, spans): (&Rows, &Spans),
+    weighing: Weighing,
+) -> Result<Said> {
+    let x = model.embed(tape, &rows.cells, &rows.puzzles)?;
+    let thought = model.think_seeing(tape, state, &x, spans)?;
+    let scores = thought.scores.tensor();
+    let guess = scores.argmax(D::Minus1)?;
+    let right = (guess.eq(&rows.classes)?.to_dtype(DType::F32)? * &rows.counts)?;
+    let is_right = right.sum(1)?.eq(&rows.labels)?.to_dtype(DType::F32)?;
+
+    let share = rows
+        .labels
+        .maximum(1f32)?
+        .recip()?
+        .affine(weighing.slot, 0.0)?;
+    let truth = Truth {
+        classes: &rows.classes,
+        weights: &rows.counts.broadcast_mul(&share.unsqueeze(1)?)?,
+        smoothing: weighing.smoothing,
+        is_right: &is_right,
+        halting_weight: weighing.halting * weighing.slot,
+    };
+    let loss = thought.loss(&truth, model.config().loss)?;
+    Ok(Said {
+        loss,
+        thought,
+        guess,
+        is_right,
+    })
+}
+
 impl Rows {
+    fn all(&self) -> [Tensor; 5] {
+        [
+            &self.cells,
+            &self.classes,
+            &self.puzzles,
+            &self.counts,
+            &self.labels,
+        ]
+        .map(Clone::clone)
+    }
+
     fn new(rows: &[Arc<Row>], device: &Device) -> Result<Self> {
         let cells = rows.first().map_or(0, |row| row.cells.len());
         let all = |of: &dyn Fn(&Row) -> Vec<u32>| {

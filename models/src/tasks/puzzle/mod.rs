@@ -45,9 +45,14 @@ pub mod sudoku;
 pub mod table;
 pub mod vote;
 
-use std::{collections::HashMap, path::Path, sync::Arc};
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, HashMap},
+    path::Path,
+    sync::Arc,
+};
 
-use candle_core::Device;
+use candle_core::{Device, Tensor};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 
@@ -58,16 +63,18 @@ use crate::{
     arch::{
         Weights,
         initial::InitialWeights,
-        trm::{PUZZLES, Trm},
+        trm::{PUZZLES, State, Trm},
     },
     checkpoint::{folder::WEIGHTS, save::write_safetensors},
+    ops::{attention::Spans, kernels},
     optim::{DecayScope, OwnRule, OwnRules, sign_sgd::SignSgd},
     parameters::Parameters,
     random::Random,
-    tape::{Tape, Value},
+    tape::{FixedPass, Left, Tape, Value},
     train::{
         Measuring, TrainPlan,
         exhibit::Exhibit,
+        group::Together,
         task::{BatchSize, Evaluation, Metric, Task, load_weights},
     },
 };
@@ -75,7 +82,7 @@ use board::Board;
 use curriculum::Curriculum;
 use examples::{Examples, Pass, Pick};
 use exchange::StartWeights;
-use halting::{Carry, Row, Weighing, explore};
+use halting::{Carry, Row, Thinking, Weighing, explore};
 use learned::Learned;
 use request::{ModelRequest, PuzzlePlan};
 use source::PuzzleSet;
@@ -123,10 +130,14 @@ pub struct PuzzleTask {
     accumulate: usize,
     position: Position,
     pass: Pass,
-    /// What is carried, for each micro-batch of a step. Empty before the first.
-    carries: Vec<Carry>,
+    /// What is carried, by the places of micro-batches in a step. Empty before the first; of several ranks each has its own.
+    carries: BTreeMap<usize, Carry>,
     /// The same at the beginning of the step.
-    before: Vec<Carry>,
+    before: BTreeMap<usize, Carry>,
+    /// What is thought about in the passes that have begun, by the numbers of their micro-batches.
+    begun: RefCell<HashMap<usize, Carry>>,
+    /// What the places of the puzzles of a micro-batch see.
+    spans: Spans,
 }
 
 /// How far the task is in its data.
@@ -185,7 +196,6 @@ impl PuzzleTask {
             rate_ratio: task.table.learning_rate / run.learning_rate,
         };
         Ok(Self {
-            model,
             measured: puzzles.measured(task.data.evaluate_puzzles, run.seed),
             measured_at_end: task.data.evaluate_at_end,
             votes: Votes::default(),
@@ -201,8 +211,11 @@ impl PuzzleTask {
             accumulate: run.batch.accumulate,
             position: Position::default(),
             pass: Pass::default(),
-            carries: Vec::new(),
-            before: Vec::new(),
+            carries: BTreeMap::new(),
+            before: BTreeMap::new(),
+            begun: RefCell::default(),
+            spans: model.spans(run.batch.rows),
+            model,
         })
     }
 
@@ -215,6 +228,40 @@ impl PuzzleTask {
         shown
             .map(|(number, at)| (format!("Puzzle {number}"), Arc::new(self.held_out(*at))))
             .collect()
+    }
+
+    /// The next step of thinking about what a micro-batch has, and what it is offered where there is room.
+    fn thinking(&self, offer: &Offer, targets: f64, is_recorded: bool) -> Result<Thinking> {
+        let (step, place) = self.place(offer);
+        let mut carry = match self.carries.get(&place) {
+            Some(carry) => carry.clone(),
+            None => {
+                let train = &self.puzzles.train;
+                let any = Arc::new(train.row(offer.picks[0], self.puzzles.shape, None));
+                Carry::new(&self.model, &vec![any; self.rows])?
+            }
+        };
+        // Only what finds room is made.
+        let first = offer.number * self.rows;
+        carry.refill(|slot| self.offered(offer.picks[slot], first + slot));
+        let share = step as f64 / self.steps.max(1) as f64;
+        let model = self.model.with_cycles(self.curriculum.at(share));
+        let weighing = Weighing {
+            slot: 1.0 / targets,
+            smoothing: self.label_smoothing,
+            halting: self.halting_weight,
+        };
+        let thinking = carry.thinking(model, self.spans.clone(), weighing, is_recorded)?;
+        self.begun.borrow_mut().insert(offer.number, carry);
+        Ok(thinking)
+    }
+
+    /// The step that a micro-batch belongs to, and its place in it.
+    fn place(&self, offer: &Offer) -> (usize, usize) {
+        (
+            offer.number / self.accumulate,
+            offer.number % self.accumulate,
+        )
     }
 
     /// The example that is offered as number `at` of the run, in a look of its own.
@@ -262,47 +309,59 @@ impl Task for PuzzleTask {
     }
 
     fn loss(&mut self, tape: &Tape, offer: &Offer, targets: f64) -> Result<Value> {
-        let (step, place) = (
-            offer.number / self.accumulate,
-            offer.number % self.accumulate,
-        );
-        let first = offer.number * self.rows;
-        while self.carries.len() <= place {
-            let train = &self.puzzles.train;
-            let any = Arc::new(train.row(offer.picks[0], self.puzzles.shape, None));
-            let empty = vec![any; self.rows];
-            self.carries.push(Carry::new(&self.model, &empty)?);
+        let thinking = self.thinking(offer, targets, false)?;
+        let loss = thinking.loss(tape)?;
+        self.passed(offer, thinking.take_left())?;
+        Ok(loss)
+    }
+
+    fn fixed_pass<'a>(
+        &'a self,
+        offer: &'a Offer,
+        targets: f64,
+    ) -> Result<Option<Box<dyn FixedPass + 'a>>> {
+        // Which vectors of a table are used is another list for each pass.
+        let has_table = self.model.config().num_puzzle_identifiers > 1;
+        let device = self.model.device();
+        if has_table || !(device.is_cuda() && kernels::all_enabled()) {
+            return Ok(None);
         }
-        let mut carry = self.carries[place].clone();
-        // Only what finds room is made.
-        let offered: Vec<Arc<Row>> = (0..self.rows)
-            .map(|slot| match carry.halted[slot] {
-                true => self.offered(offer.picks[slot], first + slot),
-                false => carry.rows[slot].clone(),
-            })
-            .collect();
-        carry.refill(&self.model, &offered)?;
-        let share = step as f64 / self.steps.max(1) as f64;
-        self.model.set_cycles(self.curriculum.at(share));
-        let weighing = Weighing {
-            slot: 1.0 / targets,
-            smoothing: self.label_smoothing,
-            halting: self.halting_weight,
+        self.spans.on_device(device)?;
+        let thinking = self.thinking(offer, targets, true)?;
+        Ok(Some(Box::new(thinking)))
+    }
+
+    fn passed(&mut self, offer: &Offer, left: Left) -> Result<()> {
+        let broken = || Error::Data("a step of thinking left no state".to_owned());
+        let [answer, thoughts, wants] = <[Tensor; 3]>::try_from(left).map_err(|_| broken())?;
+        let begun = self.begun.get_mut().remove(&offer.number);
+        let mut carry = begun.ok_or_else(broken)?;
+        // What a recorded pass leaves is there until the next.
+        let kept = |state: Tensor| match state.device().is_cuda() {
+            true => state.force_contiguous(),
+            false => Ok(state),
         };
-        let said = carry.think_weighed(Some(tape), &self.model, weighing);
-        self.model.set_cycles(None);
-        let said = said?;
+        carry.thought(State {
+            answer: kept(answer)?,
+            thoughts: kept(thoughts)?,
+        });
+        let (step, place) = self.place(offer);
         let config = self.model.config();
         let slots = self.rows * self.accumulate;
         let (chance, most) = (config.halt_exploration_prob, config.halt_max_steps);
         let least = explore(self.seed, step, slots, chance, most);
         let least = least[place * self.rows..][..self.rows].to_vec();
-        carry.halt(&self.model, &said, &least)?;
-        self.carries[place] = carry;
-        Ok(said.loss)
+        carry.halt(most, &wants.to_vec1::<f32>()?, &least);
+        self.carries.insert(place, carry);
+        Ok(())
+    }
+
+    fn gather(&mut self, together: &mut Together) -> Result<()> {
+        carried::gather(&mut self.carries, self.accumulate, together)
     }
 
     fn begin_losses(&mut self) -> Result<()> {
+        self.begun.get_mut().clear();
         self.before = self.carries.clone();
         Ok(())
     }
@@ -317,7 +376,7 @@ impl Task for PuzzleTask {
         batches: usize,
         measuring: &mut Measuring,
     ) -> Result<Option<Evaluation>> {
-        self.evaluate_some(batches, measuring.goes_on())
+        self.evaluate_some(batches, measuring)
     }
 
     fn judged_by(&self) -> Option<&'static str> {

@@ -157,7 +157,7 @@ pub(super) fn exhibits(
     // A dot is where nothing is known.
     let text = |cells: &[u32]| board.text(cells).replace(' ', ".");
     for _ in 0..model.config().halt_max_steps {
-        let said = carry.think(None, model, 1.0, 0.0)?;
+        let said = carry.think(model, 1.0, 0.0)?;
         let guesses: Vec<Vec<u32>> = said.guess.to_vec2()?;
         let halts: Vec<f32> = said.thought.halt.tensor().to_vec1()?;
         for (at, guess) in guesses.into_iter().enumerate() {
@@ -320,7 +320,7 @@ impl Solver {
         let mut before = sight.before();
         let (mut solved_at, mut halts_at, mut answers) = (None, None, Vec::new());
         for step in 1..=self.steps_of(steps) {
-            let said = carry.think(None, &self.model, 1.0, 0.0)?;
+            let said = carry.think(&self.model, 1.0, 0.0)?;
             let scores = said.thought.probabilities(self.model.config().loss)?;
             let scores: Vec<Vec<Vec<f32>>> = scores.to_vec3()?;
             let halts: Vec<f32> = said.thought.halt.tensor().to_vec1()?;
@@ -377,7 +377,7 @@ impl Solver {
         for (at, some) in rows.chunks(AT_ONCE).enumerate() {
             let mut carry = Carry::new(&self.model, some)?;
             for step in 1..=most {
-                let said = carry.think(None, &self.model, 1.0, 0.0)?;
+                let said = carry.think(&self.model, 1.0, 0.0)?;
                 for mark in marks.iter_mut().filter(|it| it.steps == step) {
                     let right: Vec<f32> = said.is_right.to_vec1()?;
                     mark.solved += right.iter().filter(|it| **it > 0.0).count();

@@ -230,7 +230,7 @@ impl<'a, K: Kind> Resolver<'a, K> {
         self.usual = std::mem::take(&mut basis.usual);
         self.unread = task.unread();
         let mut batch = self.batch(&basis);
-        let devices = self.devices(&mut batch);
+        let devices = self.devices(&mut batch, basis.why_one_device);
         let steps = self.steps(&basis, &batch);
         let of_muon = self.optimizer_kind().value == OptimizerKind::Muon;
         let learning_rate = self.take("learning_rate", &request.learning_rate, || match of_muon {

@@ -10,7 +10,7 @@ use crate::{
     train::{
         defaults,
         fields::{MAX_ACCUMULATE, MAX_DEVICES, MAX_ROWS, MAX_STEPS},
-        kind::{Basis, Kind},
+        kind::{Basis, Kind, ONE_DEVICE},
         plan::*,
         request::{MuonRequest, OptimizerKind},
         tree::is_in,
@@ -84,7 +84,7 @@ impl<K: Kind> Resolver<'_, K> {
     }
 
     /// How many devices share a step. A batch is split so that each has as many.
-    pub(super) fn devices(&mut self, batch: &mut BatchPlan) -> usize {
+    pub(super) fn devices(&mut self, batch: &mut BatchPlan, why_one_device: Option<&str>) -> usize {
         let asked = self.request.run.devices;
         let Some(devices) = asked.filter(|devices| *devices != 1) else {
             return 1;
@@ -92,14 +92,9 @@ impl<K: Kind> Resolver<'_, K> {
         self.counted("devices", devices, MAX_DEVICES);
         let devices = devices.clamp(1, MAX_DEVICES);
         let devices = self.take("devices", &Some(devices), || Chosen::new(devices, ""));
-        if !K::SHARES_STEPS || is_in("batch.accumulate", self.unread) {
-            let problem = format!("is {devices}, and such a run trains on one device only");
-            self.problem("devices", problem);
-        } else if batch.normalized {
-            let problem = format!(
-                "is {devices}, and the rows of a batch are normalized together, which devices can’t share; choose one device"
-            );
-            self.problem("devices", problem);
+        let of_kind = is_in("batch.accumulate", self.unread).then_some(ONE_DEVICE);
+        if let Some(why) = why_one_device.or(of_kind) {
+            self.problem("devices", format!("is {devices}, and {why}"));
         }
         let before = batch.clone();
         // What nobody asked for is made to fit.

@@ -3,6 +3,7 @@
 
 mod next_token;
 mod pictures;
+mod puzzles;
 mod recorded;
 
 use candle_core::{DType, Device, Tensor};

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use candle_core::{DType, Tensor};
 
-use super::device;
+use super::{device, recorded::played};
 use crate::{
     Result,
     arch::{
@@ -14,7 +14,7 @@ use crate::{
     ops::classify::{Squash, classify},
     optim::{DecayScope, Optimizer, adamw::AdamW, clip::loss_and_norm},
     tape::{FixedPass, Left, Tape, Value},
-    train::recorded::{Played, RecordedPasses, launched, placed},
+    train::recorded::{Played, RecordedPasses},
 };
 
 /// Pictures that a network with norms sees.
@@ -82,18 +82,8 @@ fn learn_pictures(architecture: Architecture, dtype: DType, is_recorded: bool) -
             loss,
             gradients,
             left,
-        } = match is_recorded {
-            true => {
-                let played = passes.play(&device, &passes_of_step, &[0], (1.0, false));
-                played.unwrap().unwrap()
-            }
-            false => {
-                let seeds = placed(&[0], &device).unwrap();
-                launched(&passes_of_step, &seeds, (1.0, false)).unwrap()
-            }
-        };
+        } = played(&mut passes, &passes_of_step, &[0], is_recorded);
         drop(passes_of_step);
-        assert_eq!(passes.notice(), None);
         let (loss, norm) = loss_and_norm(&loss, &gradients).unwrap().read().unwrap();
         told.extend([loss as f32, norm as f32]);
         let parameters = network.parameters();

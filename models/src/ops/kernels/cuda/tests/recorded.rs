@@ -76,6 +76,25 @@ fn a_pass_that_can_not_be_recorded_is_launched_and_said_so_once() {
     assert_eq!(loss.to_scalar::<f32>().unwrap(), 4.0);
 }
 
+/// What passes come to with these seeds of their dropout, launched, or by what was recorded of those before them.
+pub(super) fn played(
+    passes: &mut RecordedPasses,
+    micro_batches: &[Box<dyn FixedPass + '_>],
+    seeds: &[u64],
+    is_recorded: bool,
+) -> Played {
+    let device = micro_batches[0].inputs()[0].device().clone();
+    let played = match is_recorded {
+        true => passes.play(&device, micro_batches, seeds, (1.0, false)),
+        false => {
+            let seeds = placed(seeds, &device).unwrap();
+            launched(micro_batches, &seeds, (1.0, false)).map(Some)
+        }
+    };
+    assert_eq!(passes.notice(), None);
+    played.unwrap().unwrap()
+}
+
 /// The rank of adapters, and the probability of their dropout.
 type Adapters = Option<(usize, f64)>;
 
@@ -105,17 +124,7 @@ fn learn(adapters: Adapters, dtype: DType, is_recorded: bool) -> (Vec<f64>, Vec<
             .collect();
         let Played {
             loss, gradients, ..
-        } = match is_recorded {
-            true => {
-                let played = passes.play(&device, &micro_batches, &seeds, (1.0, false));
-                played.unwrap().unwrap()
-            }
-            false => {
-                let seeds = placed(&seeds, &device).unwrap();
-                launched(&micro_batches, &seeds, (1.0, false)).unwrap()
-            }
-        };
-        assert_eq!(passes.notice(), None);
+        } = played(&mut passes, &micro_batches, &seeds, is_recorded);
         let (loss, norm) = loss_and_norm(&loss, &gradients).unwrap().read().unwrap();
         losses.extend([loss, norm]);
         optimizer.step(parameters, &gradients, 1e-2, 1.0).unwrap();
