@@ -189,7 +189,8 @@ fn train_with(
             state.restore(&mut line, &newest.path).unwrap();
         }
         if world > 1 {
-            state.join(Together::new(Box::new(group)));
+            let devices = (0..world).map(|rank| format!("card {rank}"));
+            state.join(Together::new(Box::new(group), devices.collect()));
         }
         let checkpoints = Checkpoints::new(folder, 2);
         let trained = train(&plan.run, &mut line, &mut state, &checkpoints, &mut watch);
@@ -231,6 +232,25 @@ fn two_and_four_ranks_learn_what_one_learns() {
         let saved = |events: &[TrainEvent]| events.iter().filter(is_save).count();
         assert!(saved(&ranks[0].3) > 0);
         assert!(ranks[1..].iter().all(|rank| saved(&rank.3) == 0));
+    }
+}
+
+#[test]
+fn each_rank_hears_how_all_stand() {
+    let folder = tempfile::tempdir().unwrap();
+    for (_, _, _, events) in train_with(2, 11, folder.path(), quiet) {
+        let told = events.iter().filter_map(|it| match it {
+            TrainEvent::Ranks { step, ranks } => Some((*step, ranks)),
+            _ => None,
+        });
+        let told: Vec<_> = told.collect();
+        let steps: Vec<_> = told.iter().map(|it| it.0).collect();
+        assert_eq!(steps, [1, 10]);
+        for (_, ranks) in told {
+            let devices: Vec<_> = ranks.iter().map(|it| &it.device[..]).collect();
+            assert_eq!(devices, ["card 0", "card 1"]);
+            assert!(ranks.iter().all(|it| it.memory_bytes > 0), "{ranks:?}");
+        }
     }
 }
 
@@ -294,13 +314,14 @@ fn a_wish_of_one_rank_stops_all_at_the_same_step() {
     });
     for (ended, _, _, events) in &ranks {
         assert_eq!(*ended.as_ref().unwrap(), Outcome::Stopped);
-        assert_eq!(steps_taken(events), 3);
+        // The others hear of it in the next.
+        assert_eq!(steps_taken(events), 4);
     }
     let newest = Checkpoints::new(folder.path(), 2)
         .newest()
         .unwrap()
         .unwrap();
-    assert_eq!(newest.step, 3);
+    assert_eq!(newest.step, 4);
 }
 
 #[test]

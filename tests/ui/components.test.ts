@@ -11,6 +11,7 @@ import Problem from "../../ui/src/components/Problem.svelte";
 import Progress from "../../ui/src/components/Progress.svelte";
 import Segmented from "../../ui/src/components/Segmented.svelte";
 import ModelUnavailable from "../../ui/src/features/chat/ModelUnavailable.svelte";
+import Ranks from "../../ui/src/features/runs/Ranks.svelte";
 import { refused } from "./made";
 
 const words = (text: string) => createRawSnippet(() => ({ render: () => `<p>${text}</p>` }));
@@ -139,5 +140,24 @@ describe("a dialog", () => {
     expect(escape.defaultPrevented).toBe(true);
     dialog.dispatchEvent(new MouseEvent("click", { bubbles: true }));
     expect(onclose).toHaveBeenCalledTimes(2);
+  });
+});
+
+describe("the devices of a run", () => {
+  const ranks = [
+    { device: "NVIDIA H200", memoryBytes: 31.2e9, peakBytes: 33.8e9 },
+    { device: "NVIDIA H200 on gpu08", memoryBytes: null, peakBytes: null },
+  ];
+  const rows = () => screen.getAllByRole("row").map((row) => [...row.children].slice(1).map((cell) => cell.textContent?.trim()));
+
+  test("have a line each, with what is in use while it runs", async () => {
+    const { rerender } = render(Ranks, { ranks, now: true });
+    expect(rows()).toEqual([
+      ["Device", "Memory", "Peak memory"],
+      ["NVIDIA H200", "31.2 GB", "33.8 GB"],
+      ["NVIDIA H200 on gpu08", "–", "–"],
+    ]);
+    await rerender({ ranks, now: false });
+    expect(rows()[1]).toEqual(["NVIDIA H200", "33.8 GB"]);
   });
 });

@@ -69,6 +69,14 @@ pub enum TrainEvent {
         peak_bytes: Option<u64>,
     },
 
+    /// How each device of a run on several stands. Told once in a few steps.
+    Ranks {
+        /// The last step done.
+        step: usize,
+        /// Each of them, by its rank.
+        ranks: Vec<RankFigures>,
+    },
+
     /// The held-out data was looked at.
     Evaluated {
         /// The state that was measured.
@@ -194,6 +202,17 @@ pub enum TrainEvent {
     },
 }
 
+/// One of the devices that train a run together.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RankFigures {
+    /// What it is, and where: `NVIDIA H200 on gpu08`.
+    pub device: String,
+    /// Memory in use there by its rank. 0 when it can’t be known.
+    pub memory_bytes: u64,
+    /// The most that its rank has held there so far, where the system keeps count.
+    pub peak_bytes: Option<u64>,
+}
+
 /// What a model showed of itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(from = "StoredShowed")]
@@ -274,6 +293,7 @@ impl TrainEvent {
         match *self {
             Self::Started { step, .. }
             | Self::Stepped { step, .. }
+            | Self::Ranks { step, .. }
             | Self::Evaluated { step, .. }
             | Self::Showed(Showed { step, .. })
             | Self::Saved { step, .. }

@@ -137,6 +137,7 @@ fn train_to_end<T: Task>(
         state.progress.units += learned.size.units as u64;
         state.progress.seconds += seconds;
         tell_step(plan, task, state, &learned, seconds, observer);
+        tell_ranks(task, state, observer)?;
 
         look(task, state, &mut saver, &mut shown, observer)?;
     }
@@ -202,6 +203,26 @@ fn finished(state: &TrainState, started: Instant) -> TrainEvent {
         best_step: best.map(|best| best.step),
         seconds: started.elapsed().as_secs_f64(),
     }
+}
+
+/// So often it is told how all ranks stand, in steps.
+const STEPS_PER_LOOK_AT_RANKS: usize = 10;
+
+/// Says once in a while how all ranks stand, where there are several.
+fn tell_ranks<T: Task>(
+    task: &T,
+    state: &mut TrainState,
+    observer: &mut dyn Observer,
+) -> Result<()> {
+    let step = state.progress.step;
+    let Some(together) = &mut state.together else {
+        return Ok(());
+    };
+    if step == 1 || step.is_multiple_of(STEPS_PER_LOOK_AT_RANKS) {
+        let ranks = together.figures(memory_of(task))?;
+        observer.event(TrainEvent::Ranks { step, ranks });
+    }
+    Ok(())
 }
 
 fn tell_step<T: Task>(

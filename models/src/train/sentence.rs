@@ -24,7 +24,12 @@ impl TrainEvent {
     pub fn sentence(&self) -> Option<Sentence> {
         let at = |step: &usize| count(*step as u64);
         let (text, is_bad) = match self {
-            Self::Stepped { .. } | Self::Evaluated { .. } | Self::Showed(_) => return None,
+            Self::Stepped { .. }
+            | Self::Ranks { .. }
+            | Self::Evaluated { .. }
+            | Self::Showed(_) => {
+                return None;
+            }
             Self::Started {
                 step,
                 trainable_parameters,

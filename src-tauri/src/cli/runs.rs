@@ -193,6 +193,11 @@ fn show(run: &str, host: &Host, terminal: &Terminal) -> Result<()> {
     if let Some(peak) = state.peak_memory_bytes {
         terminal.line(format_args!("{} of memory at most", bytes(peak)));
     }
+    for (rank, figures) in state.ranks.iter().enumerate() {
+        let memory = figures.peak_bytes.unwrap_or(figures.memory_bytes);
+        let (device, memory) = (&figures.device, bytes(memory));
+        terminal.line(format_args!("rank {rank}: {device}, {memory} at most"));
+    }
     for damage in &state.damage {
         terminal.warn(damage);
     }

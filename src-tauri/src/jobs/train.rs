@@ -235,7 +235,8 @@ pub(super) fn train_on(
         Some(meeting) => meeting.or_said(opened)?,
         None => opened?,
     };
-    let together = meeting.as_mut().map(|it| it.connect(&device)).transpose()?;
+    let connect = |it: &mut Meeting| it.connect(&device, &choice.device.name);
+    let together = meeting.as_mut().map(|it| connect(it)).transpose()?;
     // What was learned means nothing with a tokenizer made from other data.
     let learned_from = newest
         .as_ref()

@@ -101,26 +101,40 @@ impl Meeting {
         }
     }
 
-    /// Connects the devices of all ranks, and sees that sums come out right.
-    pub(crate) fn connect(&mut self, device: &Device) -> Result<Together> {
-        let group = self.group(device);
-        let mut together = Together::new(self.or_said(group)?);
+    /// Connects the devices of all ranks, and sees that sums come out right. This one’s is called `name`.
+    pub(crate) fn connect(&mut self, device: &Device, name: &str) -> Result<Together> {
+        let group = self.group(device, name);
+        let (group, devices) = self.or_said(group)?;
+        let mut together = Together::new(group, devices);
         together.try_sum(device)?;
         Ok(together)
     }
 
-    fn group(&mut self, device: &Device) -> Result<Box<dyn Group>> {
+    /// The group of all ranks, and what they compute on.
+    fn group(&mut self, device: &Device, name: &str) -> Result<(Box<dyn Group>, Vec<String>)> {
+        let host = sysinfo::System::host_name()
+            .ok()
+            .filter(|_| !self.launch.is_local);
+        let name = match host {
+            Some(host) => format!("{name} on {host}"),
+            None => name.to_owned(),
+        };
         let watch = self.watch.clone();
         let lost: nccl::Lost = Box::new(move || watch.lost());
         #[cfg(debug_assertions)]
         if device.is_cpu() && super::plain::is_allowed() {
-            return super::plain::join(&self.launch, &mut self.store, lost);
+            let group = super::plain::join(&self.launch, &mut self.store, lost)?;
+            return Ok((group, vec![name; self.launch.world]));
+        }
+        if let Some(problem) = nccl::problem(&folders_of_nccl()) {
+            return Err(AppError::failed(problem));
         }
         let share = Share {
             rank: self.launch.rank,
             world: self.launch.world,
         };
         let own = Connection {
+            device: name,
             version: nccl::version()?,
             card: nccl::card(device)?,
             identifier: match share.rank {
@@ -133,19 +147,29 @@ impl Meeting {
         let all = all.iter().map(|said| serde_json::from_slice(said));
         let all: Vec<Connection> = all.collect::<Result<_, _>>().map_err(unreadable)?;
         compare(&all)?;
-        let identifier = all.into_iter().next().map(|first| first.identifier);
-        Ok(nccl::join(
-            share,
-            &identifier.unwrap_or_default(),
-            device,
-            lost,
-        )?)
+        let identifier = all.first().map(|first| first.identifier.clone());
+        let group = nccl::join(share, &identifier.unwrap_or_default(), device, lost)?;
+        Ok((group, all.into_iter().map(|it| it.device).collect()))
     }
+}
+
+/// Where NCCL may be, the first place first: a folder that is named, those of CUDA’s libraries.
+fn folders_of_nccl() -> Vec<PathBuf> {
+    let folder = |variable| std::env::var_os(variable).map(PathBuf::from);
+    let cuda = folder("CUDA_LIB_DIR");
+    // Python’s packages have a folder for each library, beside each other.
+    let beside = cuda.as_ref().map(|it| it.join("../../nccl/lib"));
+    [folder("NCCL_LIB_DIR"), cuda, beside]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// What a rank says of itself before NCCL connects all.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct Connection {
+    /// What it computes on, and where.
+    device: String,
     /// The version of NCCL.
     version: String,
     /// The number of its card in the world.
@@ -296,7 +320,7 @@ pub(crate) fn refuse(
         );
     }
     // Another program beside this one computes, where this one has no CUDA.
-    match nccl::problem().filter(|_| cfg!(feature = "cuda")) {
+    match nccl::problem(&folders_of_nccl()).filter(|_| cfg!(feature = "cuda")) {
         None => Ok(()),
         Some(problem) => match problem.split_once("; ") {
             Some((message, hint)) => refused(message.to_owned(), Some(hint)),
@@ -333,6 +357,7 @@ mod tests {
     #[test]
     fn ranks_that_nccl_can_t_connect_are_named() {
         let of = |version: &str, card: &str| Connection {
+            device: "H200".to_owned(),
             version: version.to_owned(),
             card: card.to_owned(),
             identifier: Vec::new(),

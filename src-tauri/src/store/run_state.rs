@@ -13,6 +13,7 @@ use models::{
     tasks::AnyPlan,
     train::{
         TrainEvent,
+        event::RankFigures,
         sentence::waits_because,
         state::{Progress, read_saved},
         task::Metric,
@@ -78,6 +79,8 @@ pub(crate) struct RunState {
     pub(crate) peak_memory_bytes: Option<u64>,
     /// Where it last computed, in words.
     pub(crate) device: Option<String>,
+    /// Its devices, by their ranks, where it computes on several.
+    pub(crate) ranks: Vec<RankFigures>,
     /// How many numbers there are, and how many learn.
     pub(crate) parameters: Option<u64>,
     pub(crate) trainable_parameters: Option<u64>,
@@ -380,6 +383,7 @@ impl RunState {
                 self.force_helps = false;
                 self.started.get_or_insert_with(|| time.clone());
                 self.device = Some(device.clone());
+                self.ranks.clear();
                 self.parameters = Some(*parameters);
                 self.trainable_parameters = Some(*trainable_parameters);
             }
@@ -395,6 +399,7 @@ impl RunState {
                 self.seconds += millis / 1e3;
                 self.use_memory(memory_bytes, peak_bytes);
             }
+            TrainEvent::Ranks { ranks, .. } => self.ranks.clone_from(ranks),
             TrainEvent::Evaluated { .. } => self.evaluated(event),
             TrainEvent::Waiting {
                 why, missing_bytes, ..

@@ -1963,6 +1963,15 @@ export type QuestionView = {
 	warnings: string[],
 };
 
+/**  One of the devices of a run. */
+export type RankView = {
+	/**  What it is, and where. */
+	device: string,
+	/**  Memory in use there, and the most so far, where it is known. */
+	memoryBytes: number | null,
+	peakBytes: number | null,
+};
+
 /**  A class with how probable it is. */
 export type RankedView = {
 	class: string,
@@ -2182,6 +2191,8 @@ export type RunView = {
 	memoryBytes: number | null,
 	peakMemoryBytes: number | null,
 	device: string | null,
+	/**  Its devices, by their ranks, where it computes on several. */
+	ranks: RankView[],
 	parameters: number | null,
 	trainableParameters: number | null,
 	/**  Whether something was saved that can be used. */

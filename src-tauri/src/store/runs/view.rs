@@ -2,7 +2,12 @@
 
 use models::{
     tasks::AnyPlan,
-    train::{TrainEvent, event::Showed, exhibit::Exhibit, task::Metric},
+    train::{
+        TrainEvent,
+        event::{RankFigures, Showed},
+        exhibit::Exhibit,
+        task::Metric,
+    },
 };
 use serde::Serialize;
 use specta::Type;
@@ -75,12 +80,35 @@ pub(crate) struct RunView {
     memory_bytes: Option<u64>,
     peak_memory_bytes: Option<u64>,
     device: Option<String>,
+    /// Its devices, by their ranks, where it computes on several.
+    ranks: Vec<RankView>,
     parameters: Option<u64>,
     trainable_parameters: Option<u64>,
     /// Whether something was saved that can be used.
     saved: bool,
     /// What of its files is damaged, each in a sentence.
     damage: Vec<String>,
+}
+
+/// One of the devices of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct RankView {
+    /// What it is, and where.
+    device: String,
+    /// Memory in use there, and the most so far, where it is known.
+    memory_bytes: Option<u64>,
+    peak_bytes: Option<u64>,
+}
+
+impl From<RankFigures> for RankView {
+    fn from(figures: RankFigures) -> Self {
+        Self {
+            device: figures.device,
+            memory_bytes: Some(figures.memory_bytes).filter(|it| *it > 0),
+            peak_bytes: figures.peak_bytes,
+        }
+    }
 }
 
 /// What is new in a run.
@@ -208,6 +236,7 @@ impl RunView {
             metrics: state.metrics.into_iter().map(MetricView::from).collect(),
             memory_bytes: state.memory_bytes,
             peak_memory_bytes: state.peak_memory_bytes,
+            ranks: state.ranks.into_iter().map(RankView::from).collect(),
             parameters: state.parameters,
             trainable_parameters: state.trainable_parameters,
             id: state.id,
