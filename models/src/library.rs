@@ -2,11 +2,9 @@
 //!
 //! Deliberately absent: what is computed with them, which is that of `ops::kernels` and `train::nccl`.
 
-use std::{
-    ffi::OsStr,
-    path::{Path, PathBuf},
-    sync::OnceLock,
-};
+#[cfg(target_os = "linux")]
+use std::path::{Path, PathBuf};
+use std::{ffi::OsStr, sync::OnceLock};
 
 use libloading::Library;
 
@@ -18,6 +16,7 @@ const CUDNN: [&str; 2] = if cfg!(windows) {
 };
 /// The version of cuDNN whose functions the program knows.
 const MAJOR: usize = 9;
+#[cfg(target_os = "linux")]
 const NCCL: &str = "libnccl.so.2";
 
 /// cuDNN, loaded for as long as the program runs.

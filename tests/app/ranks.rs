@@ -12,7 +12,7 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    app::{App, Output},
+    app::{App, Output, sentences},
     predict::write_class,
     train::{edit, losses, tiny as with_two_rows},
 };
@@ -226,7 +226,25 @@ fn all_ranks_start_again_where_one_is_killed_and_learn_what_they_would_have() {
         again.contains("rank 1 on ") && again.contains(" is gone; "),
         "{again}"
     );
+    // It ended once, and did not fail before.
+    assert!(!events.contains("\"failed\""), "{events}");
     close(&whole, &losses(&events), 400);
+}
+
+#[test]
+fn what_rank_0_refuses_is_told_once_and_not_tried_again() {
+    let app = tiny(LONG);
+    let mut first = ranked(&app, "train run.yaml --json --gpus 2")
+        .spawn()
+        .unwrap();
+    saved(&mut first, 20);
+    interrupt(first.id());
+    first.wait().unwrap();
+    app.file("animals.txt", &sentences(500));
+    let refused = run(&app, "train --resume animals --json");
+    refused.ended(2).notes("animals.txt");
+    let again = refused.stdout + &refused.stderr;
+    assert!(!again.contains("start again"), "{again}");
 }
 
 #[test]
@@ -358,8 +376,16 @@ fn rank_1(id: &str) -> i32 {
 }
 
 fn kill(process: i32) {
-    let killed = Command::new("kill")
-        .args(["-9", &process.to_string()])
+    signal("-9", process);
+}
+
+fn interrupt(process: u32) {
+    signal("-INT", process as i32);
+}
+
+fn signal(which: &str, process: i32) {
+    let sent = Command::new("kill")
+        .args([which, &process.to_string()])
         .status();
-    assert!(killed.unwrap().success());
+    assert!(sent.unwrap().success());
 }

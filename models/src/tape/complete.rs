@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use candle_core::Tensor;
+use candle_core::{DType, Tensor};
 
 use super::{Gradients, Moment, Step};
 use crate::Result;
@@ -14,7 +14,7 @@ const SMALL: usize = 64;
 /// Gradients that no later operation of a pass changes.
 #[derive(Debug, Clone)]
 pub struct Complete {
-    /// Of which parameters. Each has memory that nothing else uses.
+    /// Of which parameters. Each is contiguous, in f32, in memory that nothing else uses.
     pub names: Vec<String>,
     /// When the last of them was.
     pub since: Moment,
@@ -100,9 +100,13 @@ impl Completion {
             }
         }
         names.retain(|name| gradients.get(name).is_some());
-        // What is still on its way back may lie in the same memory, and is read later.
-        let on_its_way = collected.iter().flatten().map(Extent::of);
-        let mut used: BTreeSet<_> = on_its_way.chain(self.told.iter().cloned()).collect();
+        // What is still on its way back, or waits for the end, may lie in the same memory, and is read later.
+        let on_its_way = collected.iter().flatten();
+        let others = gradients
+            .iter()
+            .filter(|it| !names.iter().any(|name| name == it.0));
+        let others = on_its_way.chain(others.map(|it| it.1)).map(Extent::of);
+        let mut used: BTreeSet<_> = others.chain(self.told.iter().cloned()).collect();
         for name in &names {
             let own = own_memory(gradients, name, &mut used)?;
             self.told.extend(own);
@@ -121,7 +125,7 @@ impl Completion {
 }
 
 impl Gradients {
-    /// Gives each gradient memory of its own, so that it can be written to.
+    /// Gives each gradient memory of its own, as contiguous numbers in f32, so that it can be written to.
     pub fn separate(&mut self) -> Result<()> {
         let complete = self.complete.iter().flat_map(|it| &it.1);
         let complete: BTreeSet<&String> = complete.flat_map(|it| &it.names).collect();
@@ -138,7 +142,7 @@ impl Gradients {
     }
 }
 
-/// Gives a gradient other memory where some of its is `used`. It is used from here on.
+/// Gives a gradient other memory where some of its is `used`, as contiguous numbers in f32. It is used from here on.
 fn own_memory(
     gradients: &mut Gradients,
     name: &str,
@@ -147,6 +151,7 @@ fn own_memory(
     let Some(gradient) = gradients.by_name.get_mut(name) else {
         return Ok(None);
     };
+    *gradient = gradient.to_dtype(DType::F32)?.contiguous()?;
     if Extent::of(gradient).overlaps_any(used) {
         *gradient = gradient.force_contiguous()?;
     }
@@ -187,7 +192,7 @@ impl Extent {
 
 #[cfg(test)]
 mod tests {
-    use candle_core::{DType, Device};
+    use candle_core::Device;
 
     use super::*;
     use crate::{

@@ -1,10 +1,10 @@
 //! A moment in the work of a device, for which other work on it can wait.
 
-#[cfg(feature = "cuda")]
+#[cfg(all(feature = "cuda", target_os = "linux"))]
 use std::sync::Arc;
 
 use candle_core::Tensor;
-#[cfg(feature = "cuda")]
+#[cfg(all(feature = "cuda", target_os = "linux"))]
 use candle_core::{
     Device,
     cuda::{
@@ -22,22 +22,25 @@ use crate::Result;
 /// there is nothing to wait for.
 #[derive(Debug, Clone)]
 pub struct Moment {
-    #[cfg(feature = "cuda")]
+    #[cfg(all(feature = "cuda", target_os = "linux"))]
     event: Option<Arc<CudaEvent>>,
 }
 
 impl Moment {
     /// Now: after all that the device of this tensor was told to do so far. In work that is recorded, the same moment of each play.
-    #[cfg_attr(not(feature = "cuda"), expect(unused_variables))]
+    #[cfg_attr(
+        not(all(feature = "cuda", target_os = "linux")),
+        expect(unused_variables)
+    )]
     pub fn now(tensor: &Tensor) -> Result<Self> {
-        #[cfg(feature = "cuda")]
+        #[cfg(all(feature = "cuda", target_os = "linux"))]
         return Ok(Self {
             event: match tensor.device() {
                 Device::Cuda(device) => Some(Arc::new(event(&device.cuda_stream())?)),
                 _ => None,
             },
         });
-        #[cfg(not(feature = "cuda"))]
+        #[cfg(not(all(feature = "cuda", target_os = "linux")))]
         Ok(Self {})
     }
 
@@ -50,7 +53,7 @@ impl Moment {
     }
 }
 
-#[cfg(feature = "cuda")]
+#[cfg(all(feature = "cuda", target_os = "linux"))]
 #[allow(unsafe_code)]
 fn event(stream: &CudaStream) -> Result<CudaEvent> {
     let event = stream.context().new_event(None).w()?;

@@ -60,7 +60,8 @@ pub trait Group {
     fn share(&self) -> Share;
 
     /// The sum over all ranks of each tensor, in f32, with the same bits on every rank. Not finite where one was not. Sums may lie
-    /// where the tensors did, and may still be under way on the device: [`Group::wait`] comes before they are read.
+    /// where the tensors did, and may still be under way on the device: [`Group::wait`] comes before they are read. After an error
+    /// no rank can be asked for anything any more, since the others wait for what this one did not begin.
     fn sum_tensors(&mut self, buckets: Vec<Bucket>) -> Result<Vec<Vec<Tensor>>>;
 
     /// Waits until the device has done all that it was told to do, sums among it.
@@ -286,7 +287,11 @@ impl Together {
         own: Result<(Tensor, Gradients)>,
         done: usize,
     ) -> Result<(Tensor, Gradients)> {
-        let (loss, mut gradients) = match own {
+        let separate = |(loss, mut gradients): (Tensor, Gradients)| {
+            gradients.separate()?;
+            Ok((loss, gradients))
+        };
+        let (loss, mut gradients) = match own.and_then(separate) {
             Ok(own) => own,
             Err(error) => {
                 let in_pass = !matches!(error, Error::OutOfMemory(_));
@@ -298,9 +303,6 @@ impl Together {
                 return Err(self.fail(error, how));
             }
         };
-        if let Err(error) = gradients.separate() {
-            return Err(self.fail(error, ENDS));
-        }
         let mut buckets = Vec::new();
         let mut names = Vec::new();
         for complete in gradients.take_complete() {

@@ -72,7 +72,7 @@ impl<'a> Saver<'a> {
         state: &mut TrainState,
         observer: &mut dyn Observer,
     ) -> Result<()> {
-        if !state.has_all(task)? {
+        if !state.gather_for_saving(task)? {
             return Ok(());
         }
         let step = state.progress.step;
@@ -91,7 +91,7 @@ impl<'a> Saver<'a> {
         state: &mut TrainState,
         observer: &mut dyn Observer,
     ) -> Result<()> {
-        match state.has_all(task)? {
+        match state.gather_for_saving(task)? {
             true => self.write(task, state, observer),
             false => Ok(()),
         }

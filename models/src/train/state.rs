@@ -169,7 +169,8 @@ impl TrainState {
 
     /// Has the run trained together with the other ranks, each of which computes its part of every step.
     ///
-    /// Not for tasks whose losses leave something behind on one rank alone, such as running statistics or a carry.
+    /// What losses of the task leave behind on one rank alone, such as a carry, has to come to the one that saves by
+    /// [`Task::gather`].
     pub fn join(&mut self, together: Together) {
         self.share = together.share();
         self.together = Some(together);
@@ -207,8 +208,9 @@ impl TrainState {
         }
     }
 
-    /// Brings what other ranks have of the state of the task to this one, before it is saved. Whether this is the one that saves.
-    pub(super) fn has_all<T: Task>(&mut self, task: &mut T) -> Result<bool> {
+    /// Brings what ranks have of the state of the task to the one that saves, and returns whether this is it. All ranks call it at
+    /// once.
+    pub(super) fn gather_for_saving<T: Task>(&mut self, task: &mut T) -> Result<bool> {
         if let Some(together) = &mut self.together {
             task.gather(together)?;
         }

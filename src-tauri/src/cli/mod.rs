@@ -158,7 +158,7 @@ pub(crate) fn main() -> ExitCode {
         Err(error) => {
             terminal.error(&error);
             ExitCode::from(match error.code {
-                Code::Failed => 1,
+                Code::Failed | Code::LostRank => 1,
                 Code::InvalidRequest | Code::NeedsForce => 2,
                 Code::Offline => 3,
                 Code::OutOfMemory => 4,

@@ -194,9 +194,11 @@ fn show(run: &str, host: &Host, terminal: &Terminal) -> Result<()> {
         terminal.line(format_args!("{} of memory at most", bytes(peak)));
     }
     for (rank, figures) in state.ranks.iter().enumerate() {
-        let memory = figures.peak_bytes.unwrap_or(figures.memory_bytes);
-        let (device, memory) = (&figures.device, bytes(memory));
-        terminal.line(format_args!("rank {rank}: {device}, {memory} at most"));
+        let peak = figures
+            .peak_bytes
+            .map(|peak| format!(", {} at most", bytes(peak)));
+        let (device, peak) = (&figures.device, peak.unwrap_or_default());
+        terminal.line(format_args!("rank {rank}: {device}{peak}"));
     }
     for damage in &state.damage {
         terminal.warn(damage);

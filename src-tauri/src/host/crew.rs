@@ -89,8 +89,6 @@ pub(super) struct Crew {
     /// Their numbers among the processes of the system.
     ids: Arc<Mutex<Vec<u32>>>,
     stops: Arc<AtomicBool>,
-    /// Whether one of them died or did not end when it had to.
-    lost_one: Arc<AtomicBool>,
     /// Whether rank 0 ended as it should.
     went_well: bool,
 }
@@ -105,7 +103,6 @@ impl Crew {
             others: Vec::new(),
             ids: Arc::default(),
             stops: Arc::default(),
-            lost_one: Arc::default(),
             went_well: false,
         })
     }
@@ -136,7 +133,6 @@ impl Crew {
             let (variables, ask) = (self.variables(rank), ask.clone());
             let log = folder.join(launch::log_name(rank));
             let (ids, stops) = (self.ids.clone(), self.stops.clone());
-            let lost_one = self.lost_one.clone();
             self.others.push(thread::spawn(move || {
                 // Rank 0 says that one does not come, or what it said before it went.
                 let Ok(mut engine) = Engine::start_with(kind, Some(&log), &variables) else {
@@ -146,7 +142,6 @@ impl Crew {
                 locked(&ids).push(id);
                 let stop = || Control::stop_if(stops.load(Ordering::SeqCst));
                 let _ = engine.ask(&ask, &mut |_| {}, &stop);
-                lost_one.fetch_or(engine.exit_reason().is_some(), Ordering::SeqCst);
                 drop(engine);
                 locked(&ids).retain(|it| *it != id);
             }));
@@ -157,27 +152,20 @@ impl Crew {
     pub(super) fn went_well(&mut self) {
         self.went_well = true;
     }
+}
 
-    /// Waits until the others have ended, and ends those that don’t. Returns whether one of them is what ended the run: it died,
-    /// or hangs.
-    pub(super) fn end(&mut self) -> bool {
+impl Drop for Crew {
+    fn drop(&mut self) {
         let limit = if self.went_well { END } else { END_AFTER_ERROR };
         self.stops.store(true, Ordering::SeqCst);
         let started = Instant::now();
         while self.others.iter().any(|it| !it.is_finished()) {
             if started.elapsed() > limit {
                 locked(&self.ids).iter().copied().for_each(kill);
-                return true;
+                return;
             }
             thread::sleep(LOOK);
         }
-        self.lost_one.load(Ordering::SeqCst)
-    }
-}
-
-impl Drop for Crew {
-    fn drop(&mut self) {
-        self.end();
     }
 }
 

@@ -44,7 +44,7 @@ use crate::{
 const START_AGAIN: Duration = Duration::from_secs(5);
 /// How often what the disk does not take is tried again.
 const WRITE_AGAIN: Duration = Duration::from_millis(500);
-/// How often a run is begun again from the same checkpoint. A fault that comes back at once is none of chance.
+/// With so many ends at the same checkpoint a run is over. A fault that comes back at once is none of chance.
 const MAX_DEATHS: usize = 3;
 
 /// What ended an engine before its run was over.
@@ -177,7 +177,7 @@ impl Host {
             return Ok(None);
         };
         // The others are gone before the run goes on in any way.
-        let lost_rank = crew.is_some_and(|mut crew| crew.end());
+        drop(crew);
         let exit_reason = engine.exit_reason();
         let log = exit_reason.map(|_| engine.last_line()).unwrap_or_default();
         let ran_out = match exit_reason {
@@ -197,7 +197,7 @@ impl Host {
         Ok(Some(EngineFailure {
             last_line: log.lines().last().map(str::to_owned),
             is_death: exit_reason.is_some(),
-            lost_rank: lost_rank && exit_reason.is_none(),
+            lost_rank: error.code == Code::LostRank,
             error,
             ran_out,
         }))

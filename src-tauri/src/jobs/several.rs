@@ -20,7 +20,7 @@ use crate::{
         of_environment,
     },
     store::{runs::Run, sources},
-    wire::error::{AppError, Result},
+    wire::error::{AppError, Code, Result},
 };
 
 /// Meets the other ranks of a run, as rank 0, where this process has some. `newest` is the step of the checkpoint to resume from.
@@ -133,7 +133,11 @@ pub(super) fn ended(sentence: String, checkpoints: &Checkpoints) -> AppError {
     let hint = "what a rank wrote last is in its log in the run’s folder";
     // Whoever started all of them decides whether it ends.
     if matches!(of_environment(), Ok(Some(launch)) if launch.is_own()) {
-        return AppError::failed(sentence).with_hint(hint);
+        let error = AppError::failed(sentence).with_hint(hint);
+        return AppError {
+            code: Code::LostRank,
+            ..error
+        };
     }
     let newest = checkpoints.newest().ok().flatten();
     let message = match newest {

@@ -91,7 +91,7 @@ pub(super) fn train(
     let trained = train_locked(run, &mut observer);
     match &trained {
         // Whoever started this engine may know a way on.
-        Err(error) if error.code == Code::OutOfMemory => {}
+        Err(error) if [Code::OutOfMemory, Code::LostRank].contains(&error.code) => {}
         Err(error) => {
             let step = observer.writer.get_mut().step;
             observer.event(error.failure(step));
@@ -202,10 +202,16 @@ fn train_locked(run: &Run, observer: &mut Recorder) -> Result<()> {
     }
     reported.extend(sources::check(run, &whole, force)?);
     let mut meeting = several::meet(run, &whole, newest.as_ref().map(|it| it.step), force)?;
-    let choice = choose(plan.device, plan.strict)?;
-    if newest.is_some() {
-        stay_on_device(plan, &choice)?;
-    }
+    let chosen = choose(plan.device, plan.strict).and_then(|choice| {
+        if newest.is_some() {
+            stay_on_device(plan, &choice)?;
+        }
+        Ok(choice)
+    });
+    let choice = match &meeting {
+        Some(meeting) => meeting.or_said(chosen)?,
+        None => chosen?,
+    };
     let unused = meeting.as_ref().and_then(Meeting::warning);
     let warnings = choice.warnings.iter().cloned().chain(unused);
     for message in reported.into_iter().chain(warnings) {
@@ -248,7 +254,7 @@ pub(super) fn train_on(
         folder,
     };
     let checkpoints = checkpoints(&Run::at(folder.to_owned()), &run);
-    with_kind!(TaskPlan, task, K, task => {
+    let trained = with_kind!(TaskPlan, task, K, task => {
         let plan = TrainPlan { run, task };
         let open = || {
             let task = K::open(&plan, &place)?;
@@ -263,6 +269,14 @@ pub(super) fn train_on(
             Ok(task)
         };
         train_task(&plan, open, (newest.clone(), force), &checkpoints, together, observer)
+    });
+    trained.map_err(|error| match error.code {
+        // A rank that failed and said so would fail again.
+        Code::LostRank if !meeting.is_some_and(|it| it.is_one_gone()) => AppError {
+            code: Code::Failed,
+            ..error
+        },
+        _ => error,
     })
 }
 

@@ -88,6 +88,11 @@ impl Meeting {
         })
     }
 
+    /// Whether another rank is gone, which did not say that it failed.
+    pub(crate) fn is_one_gone(&self) -> bool {
+        self.watch.is_one_gone()
+    }
+
     /// Which card of this machine is this rank’s.
     pub(crate) fn card(&self, found: &[FoundDevice]) -> Result<usize> {
         card(&self.launch, found)

@@ -50,11 +50,19 @@ pub(crate) struct Watch {
 
 /// What all threads of a watch share.
 struct SharedWatch {
-    /// The first loss, in words.
-    lost: Mutex<Option<String>>,
+    /// The first loss.
+    lost: Mutex<Option<Loss>>,
     /// The ends of the connections that this rank writes to.
     outs: Mutex<Vec<TcpStream>>,
     leaves: AtomicBool,
+}
+
+/// Why the ranks can’t go on.
+#[derive(Debug, Clone)]
+struct Loss {
+    sentence: String,
+    /// Whether a rank is gone, as this one noticed by itself. Or another said what failed.
+    is_gone: bool,
 }
 
 /// A rank that has said who it is.
@@ -109,12 +117,28 @@ impl Watch {
 
     /// Which rank is lost, in words, if one is: `rank 1 on gpu08 is gone`.
     pub(crate) fn lost(&self) -> Option<String> {
-        locked(&self.seen.lost).clone()
+        locked(&self.seen.lost).clone().map(|it| it.sentence)
+    }
+
+    /// Whether another rank is gone, which did not say that it failed. A sum without it may fail a moment before its connection ends.
+    pub(crate) fn is_one_gone(&self) -> bool {
+        let started = Instant::now();
+        loop {
+            match locked(&self.seen.lost).as_ref() {
+                Some(loss) => return loss.is_gone,
+                None if started.elapsed() > BEAT => return false,
+                None => {}
+            }
+            thread::sleep(AGAIN);
+        }
     }
 
     /// Tells all others that this rank ends by a failure: they need not find out that it is gone.
     pub(crate) fn fail(&self, sentence: String) {
-        self.seen.report(sentence);
+        self.seen.report(Loss {
+            sentence,
+            is_gone: false,
+        });
     }
 
     /// Says on a connection that this rank lives, and hears whether the other does.
@@ -153,12 +177,13 @@ impl Drop for Watch {
 
 impl SharedWatch {
     /// Remembers a loss, unless another was first, and passes it on.
-    fn report(&self, loss: String) {
+    fn report(&self, loss: Loss) {
         let mut lost = locked(&self.lost);
         if lost.is_some() || self.leaves.load(Ordering::SeqCst) {
             return;
         }
-        let sentence = &loss.as_bytes()[..loss.floor_char_boundary(usize::from(u8::MAX))];
+        let all = &loss.sentence;
+        let sentence = &all.as_bytes()[..all.floor_char_boundary(usize::from(u8::MAX))];
         let told = [&[LOST, sentence.len() as u8], sentence].concat();
         for out in locked(&self.outs).iter_mut() {
             let _ = out.write_all(&told);
@@ -168,25 +193,36 @@ impl SharedWatch {
 }
 
 /// Hears until the other end is lost, which is said, or left on purpose long enough ago that nobody can need it any more.
-fn hear(stream: &mut TcpStream, who: &str) -> Option<String> {
+fn hear(stream: &mut TcpStream, who: &str) -> Option<Loss> {
+    let gone = |sentence| {
+        Some(Loss {
+            sentence,
+            is_gone: true,
+        })
+    };
     let mut quiet_looks = 0;
     loop {
         match take(stream) {
             Ok([LEAVES]) => {
                 // All ranks leave together. One that is still there then waits for what can’t come.
                 thread::sleep(BEAT * QUIET_LOOKS as u32);
-                return Some(format!("{who} has left before this one"));
+                return gone(format!("{who} has left before this one"));
             }
-            Ok([LOST]) => return Some(sentence(stream).unwrap_or(format!("{who} is gone"))),
+            Ok([LOST]) => {
+                return Some(Loss {
+                    sentence: sentence(stream).unwrap_or(format!("{who} is gone")),
+                    is_gone: false,
+                });
+            }
             Ok(_) => quiet_looks = 0,
             Err(error) if [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind()) => {
                 quiet_looks += 1;
                 if quiet_looks >= QUIET_LOOKS {
                     let seconds = (BEAT * QUIET_LOOKS as u32).as_secs();
-                    return Some(format!("{who} has said nothing for {seconds} s"));
+                    return gone(format!("{who} has said nothing for {seconds} s"));
                 }
             }
-            Err(_) => return Some(format!("{who} is gone")),
+            Err(_) => return gone(format!("{who} is gone")),
         }
     }
 }
@@ -354,6 +390,17 @@ mod tests {
         for watch in &watches {
             assert_eq!(loss(watch), message);
         }
+    }
+
+    #[test]
+    fn a_rank_that_says_why_it_ends_is_not_gone() {
+        let watches = all(2);
+        watches[1].fail("rank 1 failed: no room".to_owned());
+        assert_eq!(loss(&watches[0]), "rank 1 failed: no room");
+        assert!(!watches[0].is_one_gone());
+        let mut watches = all(2);
+        kill(watches.remove(1));
+        assert!(watches[0].is_one_gone());
     }
 
     #[test]

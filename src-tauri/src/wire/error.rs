@@ -60,6 +60,8 @@ pub(crate) enum Code {
     Offline,
     /// Memory ran out, also with everything given up that may be. What a run has learned is saved. Exit code 4.
     OutOfMemory,
+    /// A process that trained the run together with others is gone. What the run has learned is saved. Exit code 1.
+    LostRank,
     /// Anything else. Exit code 1.
     Failed,
 }

@@ -19,12 +19,16 @@ use crate::{
 const FILE: &str = "carry.safetensors";
 
 /// Writes what is carried in all micro-batches of a step. Before the first step that is nothing.
-pub(super) fn save(carries: &BTreeMap<usize, Carry>, folder: &Path) -> Result<()> {
+pub(super) fn save<'a>(
+    carries: impl Iterator<Item = (&'a usize, &'a Carry)>,
+    folder: &Path,
+) -> Result<()> {
+    let carries: BTreeMap<_, _> = carries.collect();
     if carries.is_empty() {
         return Ok(());
     }
     let joined = |of: &dyn Fn(&Carry) -> Result<Tensor>| -> Result<Tensor> {
-        let all: Vec<Tensor> = carries.values().map(of).collect::<Result<_>>()?;
+        let all: Vec<Tensor> = carries.values().copied().map(of).collect::<Result<_>>()?;
         Ok(Tensor::cat(&all, 0)?)
     };
     let numbers = |of: &dyn Fn(&Row) -> Vec<u32>| {
@@ -36,13 +40,11 @@ pub(super) fn save(carries: &BTreeMap<usize, Carry>, folder: &Path) -> Result<()
     let column = |of: &dyn Fn(&Carry) -> Vec<u32>| {
         joined(&|carry| Ok(Tensor::new(of(carry), &Device::Cpu)?))
     };
+    let on_host = |state: &Tensor| Ok(state.to_device(&Device::Cpu)?);
     let is_halted = |carry: &Carry| carry.halted.iter().map(|it| u32::from(*it)).collect();
     let carried = [
-        ("answer", joined(&|carry| Ok(carry.state.answer.clone()))?),
-        (
-            "thoughts",
-            joined(&|carry| Ok(carry.state.thoughts.clone()))?,
-        ),
+        ("answer", joined(&|carry| on_host(&carry.state.answer))?),
+        ("thoughts", joined(&|carry| on_host(&carry.state.thoughts))?),
         ("cells", numbers(&|row| row.cells.clone())?),
         ("labels", numbers(&|row| row.labels.clone())?),
         ("puzzles", numbers(&|row| vec![row.puzzle])?),
@@ -109,34 +111,37 @@ pub(super) fn load(
         .collect()
 }
 
-/// Brings what each rank carries in its micro-batches of a step to all others. Each has some, or none has.
+/// What the other ranks carry in their micro-batches of a step, on the processor: where this is the one that saves. Each rank calls it
+/// with what it carries, of which it keeps its own. All have some, or none has.
 pub(super) fn gather(
     carries: &mut BTreeMap<usize, Carry>,
     accumulate: usize,
     together: &mut Together,
-) -> Result<()> {
+) -> Result<BTreeMap<usize, Carry>> {
     let share = together.share();
+    let mut others = BTreeMap::new();
     let Some(any) = carries.values().next().cloned() else {
-        return Ok(());
+        return Ok(others);
     };
+    carries.retain(|place, _| share.has(*place));
     let (dtype, device) = (any.state.answer.dtype(), any.state.answer.device().clone());
-    let mut own = Vec::new();
     for place in 0..accumulate {
-        let is_own = share.has(place);
-        let carry = carries.get(&place).filter(|_| is_own).unwrap_or(&any);
-        for tensor in numbers_of(carry, &device)? {
-            // Others add theirs to nothing.
-            own.push(match is_own {
-                true => tensor,
-                false => tensor.zeros_like()?,
-            });
+        let own = carries.get(&place);
+        let numbers = numbers_of(own.unwrap_or(&any), &device)?;
+        let numbers = match own {
+            Some(_) => numbers.to_vec(),
+            // The other adds its own to nothing.
+            None => numbers
+                .iter()
+                .map(Tensor::zeros_like)
+                .collect::<Result<_, _>>()?,
+        };
+        let sums = together.sum_tensors(numbers)?;
+        if share.is_first() && own.is_none() {
+            others.insert(place, carry_of(&sums, dtype)?);
         }
     }
-    let all = together.sum_tensors(own)?;
-    for (place, numbers) in all.chunks(PARTS).enumerate() {
-        carries.insert(place, carry_of(numbers, dtype)?);
-    }
-    Ok(())
+    Ok(others)
 }
 
 /// Tensors of a carry that are added up.
@@ -196,8 +201,8 @@ fn carry_of(numbers: &[Tensor], dtype: DType) -> Result<Carry> {
     Ok(Carry {
         rows: all,
         state: State {
-            answer: answer.to_dtype(dtype)?,
-            thoughts: thoughts.to_dtype(dtype)?,
+            answer: answer.to_dtype(dtype)?.to_device(&Device::Cpu)?,
+            thoughts: thoughts.to_dtype(dtype)?.to_device(&Device::Cpu)?,
         },
         steps,
         halted,

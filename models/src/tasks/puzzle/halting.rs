@@ -121,7 +121,8 @@ impl Carry {
         })
     }
 
-    /// Puts a row where there is room. The next [`Carry::thinking`] begins anew there.
+    /// Puts a row where there is room. The next [`Carry::thinking`] begins anew there; [`Carry::think`] goes on with
+    /// the state that there is.
     pub fn refill(&mut self, mut offered: impl FnMut(usize) -> Arc<Row>) {
         for slot in 0..self.rows.len() {
             if self.halted[slot] {

@@ -132,7 +132,9 @@ pub struct PuzzleTask {
     pass: Pass,
     /// What is carried, by the places of micro-batches in a step. Empty before the first; of several ranks each has its own.
     carries: BTreeMap<usize, Carry>,
-    /// The same at the beginning of the step.
+    /// What other ranks carried when the run was last saved.
+    others: BTreeMap<usize, Carry>,
+    /// What is carried, at the beginning of the step.
     before: BTreeMap<usize, Carry>,
     /// What is thought about in the passes that have begun, by the numbers of their micro-batches.
     begun: RefCell<HashMap<usize, Carry>>,
@@ -212,6 +214,7 @@ impl PuzzleTask {
             position: Position::default(),
             pass: Pass::default(),
             carries: BTreeMap::new(),
+            others: BTreeMap::new(),
             before: BTreeMap::new(),
             begun: RefCell::default(),
             spans: model.spans(run.batch.rows),
@@ -357,7 +360,8 @@ impl Task for PuzzleTask {
     }
 
     fn gather(&mut self, together: &mut Together) -> Result<()> {
-        carried::gather(&mut self.carries, self.accumulate, together)
+        self.others = carried::gather(&mut self.carries, self.accumulate, together)?;
+        Ok(())
     }
 
     fn begin_losses(&mut self) -> Result<()> {
@@ -425,7 +429,7 @@ impl Task for PuzzleTask {
             Learned::save(&examples.tasks, folder)?;
         }
         self.save_votes(folder)?;
-        carried::save(&self.carries, folder)
+        carried::save(self.carries.iter().chain(&self.others), folder)
     }
 
     fn load(&mut self, folder: &Path) -> Result<()> {

@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    ops::kernels::cuda::{many::copy, output},
+    ops::kernels::cuda::{many::Copies, output},
     train::group::Bucket,
 };
 
@@ -146,7 +146,9 @@ impl Cards {
         in_group(self.comm, || {
             tensors.iter().try_for_each(|tensor| {
                 let at = address(tensor, &self.stream)?;
-                self.reduce(at, tensor.elem_count(), (Numbers::F32, Operation::Sum))
+                let how = (Numbers::F32, Operation::Sum);
+                // SAFETY: tensors of a bucket share no memory, and are kept until the device’s stream has waited for `sums`.
+                unsafe { self.reduce(at, tensor.elem_count(), how) }
             })
         })
     }
@@ -169,19 +171,24 @@ impl Cards {
             places.push(place);
         }
         let pairs = || small.iter().zip(&places);
-        copy(&pairs().map(|(it, place)| [*it, place]).collect::<Vec<_>>())?;
+        let there = Copies::new(&pairs().map(|(it, place)| [*it, place]).collect::<Vec<_>>())?;
+        let back = Copies::new(&pairs().map(|(it, place)| [place, *it]).collect::<Vec<_>>())?;
+        there.launch()?;
         all.push(&side_by_side);
         self.sums.join(&self.stream).map_err(driver)?;
         let all: Vec<Tensor> = all.into_iter().cloned().collect();
         self.add_up(&all)?;
         self.stream.join(&self.sums).map_err(driver)?;
-        copy(&pairs().map(|(it, place)| [place, *it]).collect::<Vec<_>>())
+        back.launch()
     }
 
-    /// Reduces so many numbers at an address over all ranks. Whoever asks keeps them until `sums` was waited for.
-    fn reduce(&self, at: u64, count: usize, how: (Numbers, Operation)) -> Result<()> {
+    /// Reduces so many numbers at an address over all ranks.
+    ///
+    /// # Safety
+    /// So many are there, in memory that nothing else uses, and live until `sums` was waited for. It was not given up.
+    unsafe fn reduce(&self, at: u64, count: usize, how: (Numbers, Operation)) -> Result<()> {
         let stream = self.sums.cu_stream().cast();
-        // SAFETY: so many numbers are there, in memory that nothing else uses, and whoever asks keeps them; it was not given up.
+        // SAFETY: as promised.
         unsafe { self.comm.reduce(at, count, how, stream) }
     }
 
@@ -250,7 +257,8 @@ impl Cards {
         let sums = self.sums.clone();
         let there = sums.clone_htod(numbers).map_err(driver)?;
         let at = there.device_ptr(&sums).0;
-        self.reduce(at, numbers.len(), (Numbers::F64, operation))?;
+        // SAFETY: they lie there until they were waited for.
+        unsafe { self.reduce(at, numbers.len(), (Numbers::F64, operation)) }?;
         self.wait_for(&sums)?;
         sums.clone_dtoh(&there).map_err(driver)
     }
@@ -270,23 +278,13 @@ impl Group for Cards {
 
     fn sum_tensors(&mut self, buckets: Vec<Bucket>) -> Result<Vec<Vec<Tensor>>> {
         self.still_connected()?;
-        let mut sums = Vec::with_capacity(buckets.len());
-        for Bucket { tensors, since } in buckets {
-            let is_plain = |it: &Tensor| it.dtype() == DType::F32 && it.is_contiguous();
-            let since = since.filter(|_| tensors.iter().all(is_plain));
-            let plain = |it: &Tensor| Ok(it.to_dtype(DType::F32)?.contiguous()?);
-            let tensors = tensors.iter().map(plain).collect::<Result<Vec<_>>>()?;
-            match since {
-                Some(since) => {
-                    since.awaited_by(&self.sums)?;
-                    self.add_up(&tensors)?;
-                }
-                None => self.add_up_with_small_ones(&tensors)?,
-            }
-            sums.push(tensors);
-        }
-        self.stream.join(&self.sums).map_err(driver)?;
-        Ok(sums)
+        self.sum_each(buckets).map_err(|error| {
+            // The others wait for sums that this rank did not begin. They notice that it leaves.
+            self.give_up();
+            Error::Peer(format!(
+                "the sums over all ranks could not begin here: {error}"
+            ))
+        })
     }
 
     fn wait(&mut self) -> Result<()> {
@@ -306,6 +304,28 @@ impl Group for Cards {
 
     fn sum(&mut self, numbers: Vec<f64>) -> Result<Vec<f64>> {
         self.reduce_numbers(&numbers, Operation::Sum)
+    }
+}
+
+impl Cards {
+    /// Sums buckets, each as soon as it is there.
+    fn sum_each(&self, buckets: Vec<Bucket>) -> Result<Vec<Vec<Tensor>>> {
+        let mut sums = Vec::with_capacity(buckets.len());
+        for Bucket { tensors, since } in buckets {
+            // Those that are there early are so already.
+            let plain = |it: &Tensor| Ok(it.to_dtype(DType::F32)?.contiguous()?);
+            let tensors = tensors.iter().map(plain).collect::<Result<Vec<_>>>()?;
+            match since {
+                Some(since) => {
+                    since.awaited_by(&self.sums)?;
+                    self.add_up(&tensors)?;
+                }
+                None => self.add_up_with_small_ones(&tensors)?,
+            }
+            sums.push(tensors);
+        }
+        self.stream.join(&self.sums).map_err(driver)?;
+        Ok(sums)
     }
 }
 

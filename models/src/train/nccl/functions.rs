@@ -71,12 +71,15 @@ functions! {
 fn functions() -> Result<&'static Functions> {
     static FUNCTIONS: OnceLock<Option<Functions>> = OnceLock::new();
     let found = FUNCTIONS.get_or_init(|| Functions::of(nccl(&[])?)).as_ref();
+    let what = match nccl(&[]) {
+        None => "was not found",
+        Some(_) => "is too old",
+    };
     found.ok_or_else(|| {
-        Error::Device(
-            "several devices need NCCL, and libnccl.so.2 was not found; install it (`pip install nvidia-nccl-cu13`), or name its \
-             folder in NCCL_LIB_DIR"
-                .to_owned(),
-        )
+        Error::Device(format!(
+            "several devices need NCCL, and libnccl.so.2 {what}; install it (`pip install nvidia-nccl-cu13`), or name its folder \
+             in NCCL_LIB_DIR"
+        ))
     })
 }
 

@@ -73,7 +73,7 @@ pub fn identifier() -> Result<Vec<u8>> {
     Err(missing())
 }
 
-/// The group of all ranks that have this identifier, once all have come. Sums on the stream of the device.
+/// The group of all ranks that have this identifier, once all have come. It sums on a stream of its own.
 ///
 /// Errors: [`Error::Device`] where the device is no card of NVIDIA or NCCL refuses, [`Error::Peer`] where a rank is gone or
 /// does not come within 2 minutes.

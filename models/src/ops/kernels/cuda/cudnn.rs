@@ -1,7 +1,8 @@
 //! NVIDIA's cuDNN for convolutions in bf16 and f16, where its library is found when the program runs.
 //!
-//! Nothing of it is linked: each function is looked up by its name in the library that [`cudnn::find`] finds. How to compute a convolution is what cuDNN suggests for its sizes on this GPU, of those ways that give the same bits
-//! every time and need little memory, without trying them: so a run computes the same when it is repeated.
+//! Nothing of it is linked: each function is looked up by its name in the library that [`library::cudnn`] finds. How to compute a
+//! convolution is what cuDNN suggests for its sizes on this GPU, of those ways that give the same bits every time and need little
+//! memory, without trying them: so a run computes the same when it is repeated.
 //!
 //! Deliberately absent: gradients of weights, which cuDNN would round to the dtype of the pictures, f32, and norms and pools, which
 //! are not faster there.

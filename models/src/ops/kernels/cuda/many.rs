@@ -104,10 +104,29 @@ fn step<const N: usize>(
         .launch(table.blocks, THREADS)
 }
 
-/// Copies tensors of f32 into others that are as long. Entries: from, to.
-pub(crate) fn copy(entries: &[[&Tensor; 2]]) -> Result<()> {
-    let entries: Vec<_> = entries.iter().map(|it| it.map(Some)).collect();
-    step("copy_many", &entries, &[])
+/// Tensors of f32 that are copied into others that are as long.
+#[cfg(target_os = "linux")]
+pub(crate) struct Copies {
+    table: Table,
+    like: Tensor,
+}
+
+#[cfg(target_os = "linux")]
+impl Copies {
+    /// Entries: from, to.
+    pub(crate) fn new(entries: &[[&Tensor; 2]]) -> Result<Self> {
+        let first = entries.first().ok_or_else(|| broken("nothing to copy"))?;
+        let all: Vec<_> = entries.iter().map(|it| it.map(Some)).collect();
+        Ok(Self {
+            table: Table::new(&all)?,
+            like: first[0].clone(),
+        })
+    }
+
+    pub(crate) fn launch(&self) -> Result<()> {
+        let launch = self.table.launch("copy_many", &self.like)?;
+        launch.launch(self.table.blocks, THREADS)
+    }
 }
 
 /// Σ x² over all numbers of tensors: a single number.
