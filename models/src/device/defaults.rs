@@ -72,7 +72,7 @@ pub const fn device_defaults(kind: DeviceKind) -> DeviceDefaults {
         ),
         DeviceKind::Cuda => (
             because(16, GPU_ROWS),
-            "Training on several GPUs is not here yet.",
+            "More of them share a run where they are asked for.",
         ),
     };
     DeviceDefaults {
