@@ -694,6 +694,8 @@ export type Code =
 "offline" | 
 /**  Memory ran out, also with everything given up that may be. What a run has learned is saved. Exit code 4. */
 "out_of_memory" | 
+/**  A process that trained the run together with others is gone. What the run has learned is saved. Exit code 1. */
+"lost_rank" | 
 /**  Anything else. Exit code 1. */
 "failed";
 
