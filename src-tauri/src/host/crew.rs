@@ -76,7 +76,7 @@ fn wait_for_run(launch: &Launch, control: &dyn Fn() -> Control) -> Result<Option
 
 /// How long the other ranks may take to end once rank 0 has: after an error they can do nothing more.
 const END: Duration = Duration::from_secs(10);
-const END_AFTER_ERROR: Duration = Duration::from_secs(2);
+const END_AFTER_ERROR: Duration = Duration::from_secs(1);
 /// How often it is looked whether they have.
 const LOOK: Duration = Duration::from_millis(20);
 

@@ -41,10 +41,11 @@ impl Host {
             .map_err(|error| error.with_field("model"))?;
         K::find_files(&mut request.task)?;
         let strict = request.run.strict.unwrap_or_default();
-        let device = self.choose_device(request.run.device, strict, &self.devices.found())?;
+        let found = self.devices.found();
+        let device = self.choose_device(request.run.device, strict, &found)?;
         let devices = request.run.devices.unwrap_or(1);
         let launched = ranks::of_environment()?.is_some();
-        refuse(devices, &device.device, &self.devices.found(), !launched)?;
+        refuse(devices, &device.device, &found, !launched)?;
         let checked = self.checked(&device.device);
         let read = self
             .read_data::<K>(&request)

@@ -56,8 +56,6 @@ struct EngineFailure {
     ran_out: Option<String>,
     /// Whether the engine is gone, rather than having said that it can't continue.
     is_death: bool,
-    /// Whether that of another rank is, which this one told of.
-    lost_rank: bool,
 }
 
 /// What is known of a run over the engines that trained it.
@@ -197,7 +195,6 @@ impl Host {
         Ok(Some(EngineFailure {
             last_line: log.lines().last().map(str::to_owned),
             is_death: exit_reason.is_some(),
-            lost_rank: error.code == Code::LostRank,
             error,
             ran_out,
         }))
@@ -224,13 +221,14 @@ impl Host {
                 ..RecoveryState::default()
             };
         }
-        let is_gone = end.is_death || end.lost_rank;
+        let lost_rank = end.error.code == Code::LostRank;
+        let is_gone = end.is_death || lost_rank;
         recovery.deaths += usize::from(is_gone && end.ran_out.is_none());
         let to_step = saved.unwrap_or_default();
         let Some(why) = end.ran_out else {
             let message = end.last_line.map(|message| format!(" ({message})"));
             let message = end.error.message.clone() + &message.unwrap_or_default();
-            let resumes = match end.lost_rank {
+            let resumes = match lost_rank {
                 true => "all ranks start again",
                 false => "another resumes",
             };

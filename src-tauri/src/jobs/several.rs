@@ -128,16 +128,22 @@ pub(super) fn in_turn<T>(
     agreed(Some(together), make())
 }
 
-/// The end of a run because of another rank.
-pub(super) fn ended(sentence: String, checkpoints: &Checkpoints) -> AppError {
+/// The end of a run because of another rank of a meeting.
+pub(super) fn ended(
+    sentence: String,
+    meeting: Option<&Meeting>,
+    checkpoints: &Checkpoints,
+) -> AppError {
     let hint = "what a rank wrote last is in its log in the run’s folder";
     // Whoever started all of them decides whether it ends.
-    if matches!(of_environment(), Ok(Some(launch)) if launch.is_own()) {
+    if let Some(meeting) = meeting.filter(|it| it.is_own()) {
         let error = AppError::failed(sentence).with_hint(hint);
-        return AppError {
-            code: Code::LostRank,
-            ..error
+        // A rank that failed and said so would fail again.
+        let code = match meeting.is_one_gone() {
+            true => Code::LostRank,
+            false => error.code,
         };
+        return AppError { code, ..error };
     }
     let newest = checkpoints.newest().ok().flatten();
     let message = match newest {

@@ -241,8 +241,10 @@ pub(super) fn train_on(
         Some(meeting) => meeting.or_said(opened)?,
         None => opened?,
     };
-    let connect = |it: &mut Meeting| it.connect(&device, &choice.device.name);
-    let together = meeting.as_mut().map(|it| connect(it)).transpose()?;
+    let together = match &mut meeting {
+        Some(meeting) => Some(meeting.connect(&device, &choice.device.name)?),
+        None => None,
+    };
     // What was learned means nothing with a tokenizer made from other data.
     let learned_from = newest
         .as_ref()
@@ -254,7 +256,7 @@ pub(super) fn train_on(
         folder,
     };
     let checkpoints = checkpoints(&Run::at(folder.to_owned()), &run);
-    let trained = with_kind!(TaskPlan, task, K, task => {
+    with_kind!(TaskPlan, task, K, task => {
         let plan = TrainPlan { run, task };
         let open = || {
             let task = K::open(&plan, &place)?;
@@ -268,15 +270,8 @@ pub(super) fn train_on(
             };
             Ok(task)
         };
-        train_task(&plan, open, (newest.clone(), force), &checkpoints, together, observer)
-    });
-    trained.map_err(|error| match error.code {
-        // A rank that failed and said so would fail again.
-        Code::LostRank if !meeting.is_some_and(|it| it.is_one_gone()) => AppError {
-            code: Code::Failed,
-            ..error
-        },
-        _ => error,
+        let ranks = (together, meeting.as_deref());
+        train_task(&plan, open, (newest.clone(), force), &checkpoints, ranks, observer)
     })
 }
 
@@ -290,7 +285,7 @@ fn train_task<P: Part, T: Task>(
     open: impl FnOnce() -> Result<T>,
     (newest, force): (Option<Checkpoint>, bool),
     checkpoints: &Checkpoints,
-    mut together: Option<Together>,
+    (mut together, meeting): (Option<Together>, Option<&Meeting>),
     observer: &mut dyn Observer,
 ) -> Result<()> {
     let prepare = || {
@@ -305,7 +300,7 @@ fn train_task<P: Part, T: Task>(
     match train::train(&plan.run, &mut task, &mut state, checkpoints, observer) {
         // A process whose device was lost can't get it back; the next one continues.
         Err(error) if error.is_failure_of_the_device() => give_up(&error),
-        Err(models::Error::Peer(sentence)) => Err(several::ended(sentence, checkpoints)),
+        Err(models::Error::Peer(sentence)) => Err(several::ended(sentence, meeting, checkpoints)),
         Err(error) => Err(error.into()),
         Ok(_) => Ok(()),
     }

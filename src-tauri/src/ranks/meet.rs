@@ -88,6 +88,11 @@ impl Meeting {
         })
     }
 
+    /// Whether this program started the ranks.
+    pub(crate) fn is_own(&self) -> bool {
+        self.launch.is_own()
+    }
+
     /// Whether another rank is gone, which did not say that it failed.
     pub(crate) fn is_one_gone(&self) -> bool {
         self.watch.is_one_gone()
