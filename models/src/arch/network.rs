@@ -208,7 +208,7 @@ impl Network {
     ) -> Result<Option<Box<dyn FixedPass>>> {
         let decoder = self.decoder();
         let pass = decoder.map(|it| it.fixed_pass(input, targets, tokens, gradient_checkpointing));
-        pass.map_or(Ok(None), |pass| pass)
+        pass.transpose()
     }
 
     /// The sum of the losses of `targets` [b · t] as it would write them. Nothing is recorded.

@@ -249,14 +249,9 @@ impl Trm {
         scale(&convert(&x, self.dtype)?, (d as f64).sqrt())
     }
 
-    /// One step of thinking about x [b, l, d]. Only the last cycle is on the tape.
-    pub fn think(&self, tape: Option<&Tape>, state: &State, x: &Value) -> Result<Thought> {
-        let spans = self.spans(x.tensor().dim(0)?);
-        self.think_seeing(tape, state, x, &spans)
-    }
-
-    /// The same with its [`Trm::spans`], which several steps can share.
-    pub fn think_seeing(
+    /// One step of thinking about x [b, l, d] with its [`Trm::spans`], which several steps can share. Only the last cycle is on the
+    /// tape.
+    pub fn think(
         &self,
         tape: Option<&Tape>,
         state: &State,

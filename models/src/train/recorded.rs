@@ -15,7 +15,10 @@ use super::{Task, TrainState, step::passes, unused_memory::device_of};
 use crate::{
     Error, Result,
     device::memory::{give_recorded_back, release_for_recording},
-    ops::kernels::cuda::graph::{Graph, record, rehearse},
+    ops::kernels::{
+        self,
+        cuda::graph::{Graph, record, rehearse},
+    },
     profile,
     random::stable_hash,
     tape::{DropoutSeed, FixedPass, Gradients, Left},
@@ -178,8 +181,8 @@ pub(super) fn pass<T: Task>(
     targets: f64,
     loss_scale: f64,
 ) -> Result<Option<(Tensor, Gradients)>> {
-    // Operations of a recorded pass can't be told apart.
-    if profile::is_on() {
+    // Operations of a recorded pass can't be told apart, and those that our kernels don't compute may decide something on the way.
+    if profile::is_on() || !kernels::all_enabled() {
         return Ok(None);
     }
     let Some(device) = device_of(task).filter(Device::is_cuda) else {

@@ -59,8 +59,8 @@ pub trait Task {
     /// [`Task::state`] or in what [`Task::save`] writes, and [`Task::undo_losses`] must be able to take it back.
     fn loss(&mut self, tape: &Tape, batch: &Self::Batch, targets: f64) -> Result<Value>;
 
-    /// The same as a pass that can be recorded, where there is one. What [`Task::loss`] changes of the task then follows from what
-    /// the pass leaves, which [`Task::passed`] is told.
+    /// The same as a pass that can be recorded, where there is one. It is asked for on a GPU whose own kernels are all used. What
+    /// [`Task::loss`] changes of the task then follows from what the pass leaves, which [`Task::passed`] is told.
     fn fixed_pass<'a>(
         &'a self,
         _batch: &'a Self::Batch,
@@ -69,8 +69,7 @@ pub trait Task {
         Ok(None)
     }
 
-    /// Brings what each rank carries from step to step to all others, where several train one run: the run is saved by one. All call
-    /// it at once.
+    /// Brings what each rank carries from step to step to the first, which saves the run, where several train it. All call it at once.
     fn gather(&mut self, _together: &mut Together) -> Result<()> {
         Ok(())
     }
@@ -234,11 +233,6 @@ impl<'a> Measuring<'a> {
     /// Shared with other ranks, where there are some.
     pub(super) fn with(goes_on: &'a dyn Fn() -> bool, together: Option<&'a mut Together>) -> Self {
         Self { goes_on, together }
-    }
-
-    /// What is asked between batches, for a task that does not share.
-    pub fn goes_on(&self) -> &'a dyn Fn() -> bool {
-        self.goes_on
     }
 
     /// Whether the batch with this number, from 0, is measured here.

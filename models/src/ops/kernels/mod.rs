@@ -126,6 +126,7 @@ pub(crate) fn enabled(kernel: Kernel) -> bool {
 }
 
 /// Whether every operation’s kernel may be used on this thread.
+#[cfg(feature = "cuda")]
 pub(crate) fn all_enabled() -> bool {
     AVOIDED.get() & ALL == 0
 }

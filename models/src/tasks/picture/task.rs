@@ -276,11 +276,7 @@ impl Task for PictureTask {
         batch: &'a Batch,
         targets: f64,
     ) -> Result<Option<Box<dyn FixedPass + 'a>>> {
-        let pass = self.pass_of(batch, targets);
-        Ok(match pass.is_fixed() {
-            true => Some(Box::new(pass)),
-            false => None,
-        })
+        Ok(Some(Box::new(self.pass_of(batch, targets))))
     }
 
     fn passed(&mut self, batch: &Batch, left: Left) -> Result<()> {

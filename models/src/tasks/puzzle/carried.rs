@@ -125,16 +125,14 @@ pub(super) fn gather(
     };
     carries.retain(|place, _| share.has(*place));
     let (dtype, device) = (any.state.answer.dtype(), any.state.answer.device().clone());
+    let shapes = numbers_of(&any, &device)?.map(|it| it.shape().clone());
+    // The other adds its own to nothing.
+    let nothing = |shape| Ok(Tensor::zeros(shape, DType::F32, &device)?);
     for place in 0..accumulate {
         let own = carries.get(&place);
-        let numbers = numbers_of(own.unwrap_or(&any), &device)?;
         let numbers = match own {
-            Some(_) => numbers.to_vec(),
-            // The other adds its own to nothing.
-            None => numbers
-                .iter()
-                .map(Tensor::zeros_like)
-                .collect::<Result<_, _>>()?,
+            Some(carry) => numbers_of(carry, &device)?.to_vec(),
+            None => shapes.iter().map(nothing).collect::<Result<_>>()?,
         };
         let sums = together.sum_tensors(numbers)?;
         if share.is_first() && own.is_none() {

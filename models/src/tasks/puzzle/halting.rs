@@ -247,7 +247,7 @@ fn think(
     weighing: Weighing,
 ) -> Result<Said> {
     let x = model.embed(tape, &rows.cells, &rows.puzzles)?;
-    let thought = model.think_seeing(tape, state, &x, spans)?;
+    let thought = model.think(tape, state, &x, spans)?;
     let scores = thought.scores.tensor();
     let guess = scores.argmax(D::Minus1)?;
     let right = (guess.eq(&rows.classes)?.to_dtype(DType::F32)? * &rows.counts)?;

@@ -66,7 +66,7 @@ use crate::{
         trm::{PUZZLES, State, Trm},
     },
     checkpoint::{folder::WEIGHTS, save::write_safetensors},
-    ops::{attention::Spans, kernels},
+    ops::attention::Spans,
     optim::{DecayScope, OwnRule, OwnRules, sign_sgd::SignSgd},
     parameters::Parameters,
     random::Random,
@@ -259,6 +259,24 @@ impl PuzzleTask {
         Ok(thinking)
     }
 
+    /// Carries on what a step of thinking left.
+    fn follow(&mut self, offer: &Offer, left: Left) -> Result<()> {
+        let broken = || Error::Data("a step of thinking left no state".to_owned());
+        let [answer, thoughts, wants] = <[Tensor; 3]>::try_from(left).map_err(|_| broken())?;
+        let begun = self.begun.get_mut().remove(&offer.number);
+        let mut carry = begun.ok_or_else(broken)?;
+        carry.thought(State { answer, thoughts });
+        let (step, place) = self.place(offer);
+        let config = self.model.config();
+        let slots = self.rows * self.accumulate;
+        let (chance, most) = (config.halt_exploration_prob, config.halt_max_steps);
+        let least = explore(self.seed, step, slots, chance, most);
+        let least = least[place * self.rows..][..self.rows].to_vec();
+        carry.halt(most, &wants.to_vec1::<f32>()?, &least);
+        self.carries.insert(place, carry);
+        Ok(())
+    }
+
     /// The step that a micro-batch belongs to, and its place in it.
     fn place(&self, offer: &Offer) -> (usize, usize) {
         (
@@ -314,7 +332,7 @@ impl Task for PuzzleTask {
     fn loss(&mut self, tape: &Tape, offer: &Offer, targets: f64) -> Result<Value> {
         let thinking = self.thinking(offer, targets, false)?;
         let loss = thinking.loss(tape)?;
-        self.passed(offer, thinking.take_left())?;
+        self.follow(offer, thinking.take_left())?;
         Ok(loss)
     }
 
@@ -324,39 +342,18 @@ impl Task for PuzzleTask {
         targets: f64,
     ) -> Result<Option<Box<dyn FixedPass + 'a>>> {
         // Which vectors of a table are used is another list for each pass.
-        let has_table = self.model.config().num_puzzle_identifiers > 1;
-        let device = self.model.device();
-        if has_table || !(device.is_cuda() && kernels::all_enabled()) {
+        if self.model.config().num_puzzle_identifiers > 1 {
             return Ok(None);
         }
-        self.spans.on_device(device)?;
+        self.spans.on_device(self.model.device())?;
         let thinking = self.thinking(offer, targets, true)?;
         Ok(Some(Box::new(thinking)))
     }
 
     fn passed(&mut self, offer: &Offer, left: Left) -> Result<()> {
-        let broken = || Error::Data("a step of thinking left no state".to_owned());
-        let [answer, thoughts, wants] = <[Tensor; 3]>::try_from(left).map_err(|_| broken())?;
-        let begun = self.begun.get_mut().remove(&offer.number);
-        let mut carry = begun.ok_or_else(broken)?;
         // What a recorded pass leaves is there until the next.
-        let kept = |state: Tensor| match state.device().is_cuda() {
-            true => state.force_contiguous(),
-            false => Ok(state),
-        };
-        carry.thought(State {
-            answer: kept(answer)?,
-            thoughts: kept(thoughts)?,
-        });
-        let (step, place) = self.place(offer);
-        let config = self.model.config();
-        let slots = self.rows * self.accumulate;
-        let (chance, most) = (config.halt_exploration_prob, config.halt_max_steps);
-        let least = explore(self.seed, step, slots, chance, most);
-        let least = least[place * self.rows..][..self.rows].to_vec();
-        carry.halt(most, &wants.to_vec1::<f32>()?, &least);
-        self.carries.insert(place, carry);
-        Ok(())
+        let kept = left.iter().map(Tensor::force_contiguous);
+        self.follow(offer, kept.collect::<Result<_, _>>()?)
     }
 
     fn gather(&mut self, together: &mut Together) -> Result<()> {

@@ -8,10 +8,7 @@ use super::{super::loader::Batch, Moments, PictureTask};
 use crate::{
     Result,
     arch::picture::{Mode, Network},
-    ops::{
-        classify::{Squash, classify},
-        kernels,
-    },
+    ops::classify::{Squash, classify},
     tape::{FixedPass, Left, Tape, Value},
 };
 
@@ -44,11 +41,6 @@ impl PictureTask {
 }
 
 impl Pass<'_> {
-    /// Whether nothing is decided on its way: on a GPU whose own kernels are all used.
-    pub(super) fn is_fixed(&self) -> bool {
-        self.batch.pictures.device().is_cuda() && kernels::all_enabled()
-    }
-
     /// The loss, and what norms saw.
     pub(super) fn loss_and_moments(&self, tape: &Tape) -> Result<(Value, Moments)> {
         let Batch { pictures, labels } = self.batch;

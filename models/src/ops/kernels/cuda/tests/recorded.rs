@@ -179,5 +179,5 @@ fn small_pass(decoder: &Decoder, step: u32, micro_batch: u32) -> Box<dyn FixedPa
     });
     let again = step % 3 == 2;
     let pass = decoder.fixed_pass(input, &targets, 90.0 + f64::from(step), again);
-    pass.unwrap().unwrap()
+    pass.unwrap()
 }

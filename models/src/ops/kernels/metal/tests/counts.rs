@@ -117,7 +117,7 @@ fn a_step_of_thinking_takes_as_many_dispatches_as_is_documented() {
         let counted = counts(|| {
             let tape = Tape::new(1);
             let x = trm.embed(Some(&tape), &cells, &kinds).unwrap();
-            let thought = trm.think(Some(&tape), &state, &x).unwrap();
+            let thought = trm.think(Some(&tape), &state, &x, &trm.spans(2)).unwrap();
             let truth = Truth {
                 classes: &cells,
                 weights: &weights,
