@@ -30,8 +30,6 @@ pub(super) struct Completion {
     bytes: usize,
     bytes_at_once: usize,
     found: Vec<Complete>,
-    /// The memory of those that were told.
-    told: BTreeSet<Extent>,
 }
 
 impl Completion {
@@ -60,7 +58,6 @@ impl Completion {
             bytes: 0,
             bytes_at_once,
             found: Vec::new(),
-            told: BTreeSet::new(),
         }
     }
 
@@ -100,16 +97,15 @@ impl Completion {
             }
         }
         names.retain(|name| gradients.get(name).is_some());
-        // What is still on its way back, or waits for the end, may lie in the same memory, and is read later.
+        // What is still on its way back, was told before, or waits for the end, may lie in the same memory.
         let on_its_way = collected.iter().flatten();
         let others = gradients
             .iter()
             .filter(|it| !names.iter().any(|name| name == it.0));
-        let others = on_its_way.chain(others.map(|it| it.1)).map(Extent::of);
-        let mut used: BTreeSet<_> = others.chain(self.told.iter().cloned()).collect();
+        let others = on_its_way.chain(others.map(|it| it.1));
+        let mut used: BTreeSet<_> = others.map(Extent::of).collect();
         for name in &names {
-            let own = own_memory(gradients, name, &mut used)?;
-            self.told.extend(own);
+            own_memory(gradients, name, &mut used)?;
         }
         if let Some(last) = names.last().and_then(|name| gradients.get(name)) {
             let since = Moment::now(last)?;
@@ -143,25 +139,20 @@ impl Gradients {
 }
 
 /// Gives a gradient other memory where some of its is `used`, as contiguous numbers in f32. It is used from here on.
-fn own_memory(
-    gradients: &mut Gradients,
-    name: &str,
-    used: &mut BTreeSet<Extent>,
-) -> Result<Option<Extent>> {
+fn own_memory(gradients: &mut Gradients, name: &str, used: &mut BTreeSet<Extent>) -> Result<()> {
     let Some(gradient) = gradients.by_name.get_mut(name) else {
-        return Ok(None);
+        return Ok(());
     };
     *gradient = gradient.to_dtype(DType::F32)?.contiguous()?;
     if Extent::of(gradient).overlaps_any(used) {
         *gradient = gradient.force_contiguous()?;
     }
-    let own = Extent::of(gradient);
-    used.insert(own.clone());
-    Ok(Some(own))
+    used.insert(Extent::of(gradient));
+    Ok(())
 }
 
 /// The part of some memory in which a tensor is.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Extent {
     storage: usize,
     start: usize,

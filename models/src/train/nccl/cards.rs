@@ -11,11 +11,8 @@ use std::{
 };
 
 use candle_core::{
-    CudaDevice, DType, Device, Storage, Tensor,
-    cuda_backend::{
-        CudaStorageSlice,
-        cudarc::driver::{CudaStream, DevicePtr, DriverError},
-    },
+    CudaDevice, DType, Device, Tensor,
+    cuda_backend::cudarc::driver::{CudaStream, DevicePtr, DriverError},
 };
 
 use super::{
@@ -24,7 +21,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    ops::kernels::cuda::{many::Copies, output},
+    ops::kernels::cuda::{address, many::Copies, output},
     train::group::Bucket,
 };
 
@@ -145,7 +142,7 @@ impl Cards {
     fn add_up(&self, tensors: &[Tensor]) -> Result<()> {
         in_group(self.comm, || {
             tensors.iter().try_for_each(|tensor| {
-                let at = address(tensor, &self.stream)?;
+                let at = address(tensor)?;
                 let how = (Numbers::F32, Operation::Sum);
                 // SAFETY: tensors of a bucket share no memory, and are kept until the device’s stream has waited for `sums`.
                 unsafe { self.reduce(at, tensor.elem_count(), how) }
@@ -327,21 +324,6 @@ impl Cards {
         self.stream.join(&self.sums).map_err(driver)?;
         Ok(sums)
     }
-}
-
-/// Where a contiguous tensor of f32 begins in the device’s memory.
-fn address(tensor: &Tensor, stream: &CudaStream) -> Result<u64> {
-    let (storage, layout) = tensor.storage_and_layout();
-    let elsewhere =
-        || Error::Device("a tensor to be summed over the ranks is not on a card".to_owned());
-    let Storage::Cuda(storage) = &*storage else {
-        return Err(elsewhere());
-    };
-    let CudaStorageSlice::F32(numbers) = &storage.slice else {
-        return Err(elsewhere());
-    };
-    let before = layout.start_offset() * tensor.dtype().size_in_bytes();
-    Ok(numbers.device_ptr(stream).0 + before as u64)
 }
 
 fn driver(error: DriverError) -> Error {

@@ -114,7 +114,7 @@ fn device(tensor: &Tensor) -> Result<CudaDevice> {
 }
 
 /// Where the first number of a contiguous tensor lies in the device's memory.
-fn address(tensor: &Tensor) -> Result<u64> {
+pub(crate) fn address(tensor: &Tensor) -> Result<u64> {
     if !tensor.is_contiguous() {
         return Err(broken("a kernel got a tensor with strides"));
     }
