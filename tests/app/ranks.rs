@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    ffi::OsStr,
     fs,
     io::{BufRead, BufReader, Read},
     net::TcpListener,
@@ -129,6 +130,50 @@ fn a_run_goes_on_with_another_number_of_ranks() {
     let ended = run(&app, "train --resume animals --json --gpus 4");
     ended.ended(0).shows("`devices` was 2, and is 4");
     close(&constant, &losses(&(begun.stdout + &ended.stdout)), 8);
+}
+
+#[test]
+fn ranks_that_share_the_optimizer_save_what_one_would_and_any_number_goes_on() {
+    for kind in ["adamw", "adamw_8bit", "muon"] {
+        // What is saved after step 4 by two ranks, and the losses of four more steps of so many.
+        let of = |is_shared: bool, devices: usize| {
+            let optimizer = format!("optimizer: {{kind: {kind}}}\nshard: {is_shared}\n");
+            let schedule = "schedule: {kind: constant, warmup_steps: 0}\n";
+            let app = tiny(&(SHORT.replace("steps: 8", "steps: 4") + &optimizer + schedule));
+            run(&app, "train run.yaml --json --gpus 2").ended(0);
+            let plan = app.anneal("runs show animals").stdout;
+            assert_eq!(plan.contains("shard: true "), is_shared, "{plan}");
+            let mut runs = fs::read_dir(app.home().join("runs")).unwrap();
+            let saved = runs.next().unwrap().unwrap().path();
+            let files = fs::read_dir(saved.join("checkpoints/step-000004")).unwrap();
+            let files = files.map(|it| it.unwrap().path());
+            let tensors = files.filter(|it| it.extension().is_some_and(|it| it == "safetensors"));
+            let saved =
+                tensors.map(|it| (it.file_name().map(OsStr::to_owned), fs::read(it).unwrap()));
+            let saved: BTreeMap<_, _> = saved.collect();
+            assert!(saved.len() > 1, "{:?}", saved.keys());
+            edit(&app, "animals", "steps: 4 ", "steps: 8 ");
+            let ended = run(
+                &app,
+                &format!("train --resume animals --json --gpus {devices}"),
+            );
+            ended.ended(0);
+            (saved, losses(&ended.stdout))
+        };
+        let (whole, goes_on) = of(false, 2);
+        assert_eq!(goes_on.len(), 4);
+        for devices in [if kind == "adamw" { 2 } else { 1 }, 4] {
+            let (shared, and_on) = of(true, devices);
+            assert!(
+                whole == shared,
+                "{kind}: other bytes than of one that keeps all"
+            );
+            match devices {
+                2 => assert_eq!(goes_on, and_on, "{kind}"),
+                _ => close(&goes_on, &and_on, 4),
+            }
+        }
+    }
 }
 
 #[test]

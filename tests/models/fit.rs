@@ -64,6 +64,34 @@ fn rows_that_were_asked_for_are_kept_and_what_is_free_may_be_unknown() {
 }
 
 #[test]
+fn devices_share_the_optimizer_where_a_run_would_not_fit_otherwise_and_nobody_says_so() {
+    let shared = |asked: Json, free: u64| {
+        let resolved = plan(asked, small_on(DeviceKind::Cuda, Some(free)));
+        let optimizer_bytes = resolved.estimate.as_ref().unwrap().part("optimizer");
+        (resolved.plan.run.shard, optimizer_bytes, resolved)
+    };
+    let (is_shared, whole, _) = shared(json!({"devices": 2}), 1000 * GB);
+    assert!(!is_shared);
+    let (is_shared, half, resolved) = shared(json!({"devices": 2}), 12 * GB);
+    assert!(is_shared && half == whole / 2, "{half} {whole}");
+    assert_eq!(
+        why(&resolved, "shard"),
+        "Each device keeps its part of the optimizer’s 982 MB, since all of it does not fit in 12.0 GB free with 20 % to spare."
+    );
+    for (asked, expected) in [
+        (json!({"devices": 2, "shard": false}), false),
+        (json!({"devices": 1}), false),
+        (json!({}), false),
+    ] {
+        let (is_shared, kept, _) = shared(asked.clone(), 12 * GB);
+        assert_eq!((is_shared, kept), (expected, whole), "{asked}");
+    }
+    // A table is not divided: the device that has it keeps more than its part.
+    let (is_shared, kept, _) = shared(json!({"devices": 64, "shard": true}), 1000 * GB);
+    assert!(is_shared && kept > whole / 4 && kept < whole / 2, "{kept}");
+}
+
+#[test]
 fn a_batch_that_is_asked_for_in_full_needs_fewer_rows_only_where_they_divide_it() {
     let facts = small_on(DeviceKind::Cuda, None);
     let asked = json!({"batch": {"rows": 6, "accumulate": 1}});

@@ -397,6 +397,9 @@ fn devices_share_a_step_whose_rows_stay_as_many() {
     assert_eq!(found, [message]);
     let found = problems(asked(json!({"rows": 8}), 0), scratch_facts());
     assert_eq!(found, ["`devices` is 0, and has to be at least 1"]);
+    let found = problems(with(new_model(), json!({"shard": true})), scratch_facts());
+    let message = "`shard` is true, and one device has none to share with; say how many there are in `devices`";
+    assert_eq!(found, [message]);
 }
 
 #[test]

@@ -10,13 +10,12 @@ use std::{
     thread,
 };
 
-use candle_core::Tensor;
 use models::{
     Error, Result,
     checkpoint::keep::Checkpoints,
     train::{
         Outcome, TrainEvent, TrainState,
-        group::{Bucket, Group, Together},
+        group::{Group, OnHost, Reduction, Together},
         share::Share,
         train,
     },
@@ -66,31 +65,9 @@ fn what_all_ranks_compute_of_a_step_adds_up_to_the_whole() {
 }
 
 /// What a rank says to the first of its group, which answers with that of all.
-#[derive(Clone)]
-enum Said {
-    Tensors(Vec<Tensor>),
-    Words([i32; 8]),
-    Numbers(Vec<f64>),
-}
+type Said = (Reduction, Vec<f64>);
 
-impl Said {
-    fn and(self, other: Self) -> Self {
-        match (self, other) {
-            (Self::Tensors(a), Self::Tensors(b)) => {
-                Self::Tensors(a.iter().zip(&b).map(|(a, b)| (a + b).unwrap()).collect())
-            }
-            (Self::Words(a), Self::Words(b)) => {
-                Self::Words(std::array::from_fn(|at| a[at].max(b[at])))
-            }
-            (Self::Numbers(a), Self::Numbers(b)) => {
-                Self::Numbers(a.iter().zip(&b).map(|(a, b)| a + b).collect())
-            }
-            _ => panic!("the ranks do not call the same functions in the same order"),
-        }
-    }
-}
-
-/// A group of threads: all others speak with the first.
+/// A rank of a group of threads: all others speak with the first.
 struct Threads {
     share: Share,
     /// To and from the first, or of the first to and from each other.
@@ -119,53 +96,38 @@ impl Threads {
         ranks
     }
 
-    fn of_all(&mut self, own: Said) -> Result<Said> {
+    fn reduce(&self, how: Reduction, own: Vec<f64>) -> Result<Vec<f64>> {
         let gone = || Error::Peer("a rank is gone".to_owned());
         if self.share.rank > 0 {
             let (to, from) = &self.others[0];
-            to.send(own).map_err(|_| gone())?;
-            return from.recv().map_err(|_| gone());
+            to.send((how, own)).map_err(|_| gone())?;
+            return Ok(from.recv().map_err(|_| gone())?.1);
         }
         let mut all = own;
         for (_, from) in &self.others {
-            all = all.and(from.recv().map_err(|_| gone())?);
+            let (theirs, numbers) = from.recv().map_err(|_| gone())?;
+            assert_eq!(
+                (how, all.len()),
+                (theirs, numbers.len()),
+                "not the same calls"
+            );
+            for (all, number) in all.iter_mut().zip(numbers) {
+                *all = match how {
+                    Reduction::Sum => *all + number,
+                    Reduction::Max => all.max(number),
+                };
+            }
         }
         for (to, _) in &self.others {
-            to.send(all.clone()).map_err(|_| gone())?;
+            to.send((how, all.clone())).map_err(|_| gone())?;
         }
         Ok(all)
     }
-}
 
-impl Group for Threads {
-    fn share(&self) -> Share {
-        self.share
-    }
-
-    fn sum_tensors(&mut self, buckets: Vec<Bucket>) -> Result<Vec<Vec<Tensor>>> {
-        let sum = |bucket: Bucket| match self.of_all(Said::Tensors(bucket.tensors))? {
-            Said::Tensors(sums) => Ok(sums),
-            _ => unreachable!(),
-        };
-        buckets.into_iter().map(sum).collect()
-    }
-
-    fn wait(&mut self) -> Result<()> {
-        Ok(())
-    }
-
-    fn max(&mut self, words: [i32; 8]) -> Result<[i32; 8]> {
-        match self.of_all(Said::Words(words))? {
-            Said::Words(words) => Ok(words),
-            _ => unreachable!(),
-        }
-    }
-
-    fn sum(&mut self, numbers: Vec<f64>) -> Result<Vec<f64>> {
-        match self.of_all(Said::Numbers(numbers))? {
-            Said::Numbers(sums) => Ok(sums),
-            _ => unreachable!(),
-        }
+    fn group(self) -> Box<dyn Group> {
+        let share = self.share;
+        let reduce = Box::new(move |how, own| self.reduce(how, own));
+        Box::new(OnHost { share, reduce })
     }
 }
 
@@ -190,7 +152,7 @@ fn train_with(
         }
         if world > 1 {
             let devices = (0..world).map(|rank| format!("card {rank}"));
-            state.join(Together::new(Box::new(group), devices.collect()));
+            state.join(Together::new(group.group(), devices.collect()));
         }
         let checkpoints = Checkpoints::new(folder, 2);
         let trained = train(&plan.run, &mut line, &mut state, &checkpoints, &mut watch);

@@ -12,7 +12,7 @@ use models::{
         trm::{PUZZLES, Positions, Squash, State, Trm, TrmConfig},
     },
     optim::{
-        DecayScope, Optimizer, OwnRule, OwnRules, adam_atan2::AdamAtan2, ema::Ema,
+        DecayScope, Optimizer, OwnRule, OwnRules, Owners, adam_atan2::AdamAtan2, ema::Ema,
         sign_sgd::SignSgd,
     },
     parameters::Parameters,
@@ -177,7 +177,13 @@ fn rules(parameters: &Parameters) -> (Optimizer, OwnRules) {
         beta2: 0.95,
         weight_decay: 0.1,
     };
-    let made = Optimizer::with_own_rules(rule.into(), DecayScope::All, parameters, &own);
+    let made = Optimizer::with_own_rules(
+        rule.into(),
+        DecayScope::All,
+        parameters,
+        &own,
+        Owners::default(),
+    );
     (made.unwrap(), own)
 }
 

@@ -24,7 +24,7 @@ pub(super) enum Form {
 }
 
 impl Form {
-    fn dtype(self) -> DType {
+    pub(super) fn dtype(self) -> DType {
         match self {
             Self::Number | Self::Scale => DType::F32,
             Self::Code => DType::U8,
@@ -147,7 +147,7 @@ impl Flat {
 
     /// Overwrites `vector` with tensors by name, removing them from `tensors`. `suffix` follows the parameter's name.
     ///
-    /// Errors: [`Error::Data`] naming the first that is missing, has another shape, or is no bytes where these are kept.
+    /// Errors: those of [`Slice::take`].
     pub(super) fn load(
         &self,
         vector: &Tensor,
@@ -156,27 +156,9 @@ impl Flat {
         tensors: &mut BTreeMap<String, Tensor>,
     ) -> Result<()> {
         for slice in &self.slices {
-            let key = format!("{}{suffix}", slice.name);
-            let tensor = tensors
-                .remove(&key)
-                .ok_or_else(|| Error::Data(format!("`{key}` is missing from the saved state")))?;
-            let place = slice.of(vector, form)?;
-            if tensor.dims() != place.dims() {
-                return Err(Error::Data(format!(
-                    "`{key}` is {:?} in the saved state and {:?} in the model",
-                    tensor.dims(),
-                    place.dims()
-                )));
-            }
-            if (form == Form::Code) != (tensor.dtype() == DType::U8) {
-                return Err(Error::Data(format!(
-                    "`{key}` is {} in the saved state and {} in this optimizer",
-                    tensor.dtype().as_str(),
-                    form.dtype().as_str()
-                )));
-            }
+            let tensor = slice.take(form, suffix, tensors)?;
             let tensor = tensor.to_dtype(form.dtype())?.to_device(&self.device)?;
-            write(&place, &tensor)?;
+            write(&slice.of(vector, form)?, &tensor)?;
         }
         Ok(())
     }
@@ -193,6 +175,44 @@ impl Slice {
                 part.narrow(0, 0, count)?.reshape(self.shape.as_slice())?
             }
         })
+    }
+
+    /// The shape of [`Slice::of`].
+    pub(super) fn dims(&self, form: Form) -> Vec<usize> {
+        match form {
+            Form::Scale => vec![self.place.blocks.len()],
+            Form::Number | Form::Code => self.shape.clone(),
+        }
+    }
+
+    /// Removes this parameter’s tensor from `tensors`. `suffix` follows the parameter’s name.
+    ///
+    /// Errors: [`Error::Data`] naming it where it is missing, has another shape, or is no bytes where these are kept.
+    pub(super) fn take(
+        &self,
+        form: Form,
+        suffix: &str,
+        tensors: &mut BTreeMap<String, Tensor>,
+    ) -> Result<Tensor> {
+        let key = format!("{}{suffix}", self.name);
+        let tensor = tensors
+            .remove(&key)
+            .ok_or_else(|| Error::Data(format!("`{key}` is missing from the saved state")))?;
+        let dims = self.dims(form);
+        if tensor.dims() != dims {
+            return Err(Error::Data(format!(
+                "`{key}` is {:?} in the saved state and {dims:?} in the model",
+                tensor.dims()
+            )));
+        }
+        if (form == Form::Code) != (tensor.dtype() == DType::U8) {
+            return Err(Error::Data(format!(
+                "`{key}` is {} in the saved state and {} in this optimizer",
+                tensor.dtype().as_str(),
+                form.dtype().as_str()
+            )));
+        }
+        Ok(tensor)
     }
 }
 

@@ -16,6 +16,7 @@ mod flat;
 pub mod lookahead;
 pub mod muon;
 mod numbers;
+mod owners;
 mod rule;
 pub mod schedule;
 pub mod sgd;
@@ -25,7 +26,7 @@ mod testing;
 
 use std::collections::BTreeMap;
 
-use candle_core::{DType, Device, Tensor};
+use candle_core::{DType, Device, Shape, Tensor};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -36,6 +37,7 @@ use crate::{
 };
 use flat::{Extent, Flat, Form, refuse_extra};
 use muon::Muon;
+pub use owners::Owners;
 pub use rule::{OwnRule, OwnRules, Rule};
 
 /// The name under which the number of steps taken is saved.
@@ -68,6 +70,23 @@ pub struct Optimizer {
     /// Steps taken.
     step: u64,
     groups: Vec<Group>,
+    owners: Owners,
+    /// The parameters whose state other ranks keep.
+    elsewhere: Vec<(Rule, Flat)>,
+}
+
+/// Something that an optimizer keeps, on whichever rank that is.
+pub struct KeptTensor {
+    /// The name under which it is saved.
+    pub name: String,
+    /// The rank that has it.
+    pub owner: usize,
+    /// On its owner, the tensor: it shares memory with the optimizer.
+    pub tensor: Option<Tensor>,
+    /// Its shape.
+    pub shape: Shape,
+    /// Its kind of numbers.
+    pub dtype: DType,
 }
 
 /// Parameters that are treated alike.
@@ -109,19 +128,22 @@ impl Optimizer {
     ///
     /// Errors: [`Error::Setting`] when a setting is out of range, or a trainable weight is not f32.
     pub fn new(rule: Rule, scope: DecayScope, parameters: &Parameters) -> Result<Self> {
-        Self::with_own_rules(rule, scope, parameters, &OwnRules::new())
+        Self::with_own_rules(rule, scope, parameters, &OwnRules::new(), Owners::default())
     }
 
-    /// The same, with weights that learn by a rule of their own.
+    /// The same, with weights that learn by a rule of their own, and only of those that are this rank’s own.
     pub fn with_own_rules(
         rule: Rule,
         scope: DecayScope,
         parameters: &Parameters,
         own_rules: &OwnRules,
+        owners: Owners,
     ) -> Result<Self> {
         let mut optimizer = Self {
             step: 0,
             groups: Vec::new(),
+            owners,
+            elsewhere: Vec::new(),
         };
         let (own, others): (Vec<_>, Vec<_>) = parameters
             .trainable()
@@ -170,6 +192,11 @@ impl Optimizer {
             let others: Vec<_> = others.collect();
             self.add(adamw.into(), rate_ratio, weight_decay, &others)?;
         }
+        let others = members.extract_if(.., |it| !self.owners.has(it.name()));
+        let others: Vec<_> = others.collect();
+        if !others.is_empty() {
+            self.elsewhere.push((rule, Flat::new(others.into_iter())?));
+        }
         if !members.is_empty() {
             let flat = Flat::new(members.into_iter())?;
             let state = rule.state().iter().map(|kept| flat.zeros(kept.form));
@@ -189,7 +216,12 @@ impl Optimizer {
         self.step
     }
 
-    /// Changes the weights by one step. Each gradient is multiplied by `gradient_scale` first: see
+    /// Who keeps what, and changes it.
+    pub fn owners(&self) -> &Owners {
+        &self.owners
+    }
+
+    /// Changes its own weights by one step. Each gradient is multiplied by `gradient_scale` first: see
     /// [`clip_scale`](clip::clip_scale).
     ///
     /// Gradients have to be finite; one that isn't ruins its weight for good. No weight has changed when a gradient is
@@ -243,7 +275,8 @@ impl Optimizer {
         Ok(())
     }
 
-    /// Everything that the next step depends on besides the weights: `layer.weight.first_moment` and so on, and `step`.
+    /// Everything that the next step depends on besides the weights: `layer.weight.first_moment` and so on, and `step`. What other
+    /// ranks keep is missing.
     ///
     /// The tensors share memory with the optimizer: save or copy them before the next step.
     pub fn state(&self) -> Result<BTreeMap<String, Tensor>> {
@@ -261,7 +294,33 @@ impl Optimizer {
         Ok(state)
     }
 
-    /// Continues from a saved state, bit for bit.
+    /// All that is kept of the weights, by all ranks, in an order that is the same on each.
+    pub fn kept(&self) -> Result<Vec<KeptTensor>> {
+        let mut all = Vec::new();
+        let own = self.groups.iter();
+        let own = own.map(|it| (it.rule, &it.flat, Some(&it.state)));
+        let others = self.elsewhere.iter();
+        let others = others.map(|(rule, flat)| (*rule, flat, None));
+        for (rule, flat, state) in own.chain(others) {
+            for (index, kept) in rule.state().iter().enumerate() {
+                let vector = state.and_then(|it| it.get(index));
+                for slice in &flat.slices {
+                    let tensor = vector.map(|it| slice.of(it, kept.form)).transpose()?;
+                    all.push(KeptTensor {
+                        name: format!("{}.{}", slice.name, kept.name),
+                        owner: self.owners.of(&slice.name),
+                        tensor,
+                        shape: slice.dims(kept.form).into(),
+                        dtype: kept.form.dtype(),
+                    });
+                }
+            }
+        }
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(all)
+    }
+
+    /// Continues from a saved state, bit for bit. What others keep is left to them.
     ///
     /// Errors: [`Error::Data`] naming a tensor that is missing, left over or of another shape. The optimizer is then
     /// no longer usable.
@@ -281,6 +340,13 @@ impl Optimizer {
             for (kept, vector) in group.rule.state().iter().zip(&group.state) {
                 let suffix = format!(".{}", kept.name);
                 group.flat.load(vector, kept.form, &suffix, &mut state)?;
+            }
+        }
+        for (rule, flat) in &self.elsewhere {
+            for kept in rule.state() {
+                for slice in &flat.slices {
+                    slice.take(kept.form, &format!(".{}", kept.name), &mut state)?;
+                }
             }
         }
         refuse_extra(&state)

@@ -322,6 +322,7 @@ pub const FIELDS: &[Field] = &[
 
     Field::new("Device", "device", "Device", Word, "Where the run is computed. cuda:1 is the second NVIDIA GPU.").choices(DEVICES),
     Field::new("Device", "devices", "Devices", Count, "How many NVIDIA GPUs of this machine train the run together, with the result of one. Linux only.").unit("devices").at_least(1.0).at_most(MAX_DEVICES as f64).advanced(),
+    Field::new("Device", "shard", "Share the optimizer", Flag, "Each of several devices keeps only its part of what the optimizer keeps, and learns the same. Without it, this is done when memory would not be enough.").advanced(),
     Field::new("Device", "dtype.compute", "Compute precision", Word, "The number format of activations and gradients. precision: bf16 at the top of a run file means the same.").choices(DTYPES).advanced(),
     Field::new("Device", "dtype.storage", "Storage precision", Word, "The number format of weights that aren’t trained. Weights that are trained are always f32.").choices(DTYPES).advanced(),
     Field::new("Device", "strict", "Strict", Flag, "Refuse what the device can’t do safely, instead of taking the next best with a warning.").advanced(),

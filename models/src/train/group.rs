@@ -12,12 +12,15 @@
 //!
 //! Deliberately absent: how ranks find each other, and how they notice that one is gone.
 
+use std::collections::BTreeMap;
+
 use candle_core::{DType, Device, Tensor};
 
 use super::{event::RankFigures, share::Share};
 use crate::{
     Error, Result,
     device::memory::Memory,
+    optim::KeptTensor,
     parameters::Parameters,
     random::stable_hash,
     tape::{Gradients, Moment},
@@ -63,6 +66,10 @@ pub trait Group {
     /// where the tensors did, and may still be under way on the device: [`Group::wait`] comes before they are read. After an error
     /// no rank can be asked for anything any more, since the others wait for what this one did not begin.
     fn sum_tensors(&mut self, buckets: Vec<Bucket>) -> Result<Vec<Vec<Tensor>>>;
+
+    /// Overwrites each tensor with that of the rank beside it, bit for bit. Every rank has the same ones, and [`Group::wait`] comes before
+    /// they are read here. After an error no rank can be asked for anything any more.
+    fn spread(&mut self, tensors: &[(Tensor, usize)]) -> Result<()>;
 
     /// Waits until the device has done all that it was told to do, sums among it.
     fn wait(&mut self) -> Result<()>;
@@ -113,6 +120,34 @@ impl Group for OnHost {
         let sums = buckets.into_iter();
         let sums = sums.map(|bucket| bucket.tensors.into_iter().map(&mut sum).collect());
         sums.collect()
+    }
+
+    fn spread(&mut self, tensors: &[(Tensor, usize)]) -> Result<()> {
+        for (tensor, from) in tensors {
+            let flat = tensor.flatten_all()?;
+            let is_own = self.share.rank == *from;
+            // Bits as numbers, so that none of them is lost in a sum with nothing.
+            let bits: Vec<f64> = match flat.dtype() {
+                DType::U8 => flat.to_vec1::<u8>()?.into_iter().map(f64::from).collect(),
+                _ => {
+                    let numbers = flat.to_vec1::<f32>()?.into_iter();
+                    numbers.map(|it| f64::from(it.to_bits())).collect()
+                }
+            };
+            let said = bits.into_iter().map(|it| if is_own { it } else { 0.0 });
+            let bits = (self.reduce)(Reduction::Sum, said.collect())?.into_iter();
+            let there = match flat.dtype() {
+                DType::U8 => {
+                    Tensor::new(bits.map(|it| it as u8).collect::<Vec<_>>(), flat.device())?
+                }
+                _ => {
+                    let numbers = bits.map(|it| f32::from_bits(it as u32));
+                    Tensor::new(numbers.collect::<Vec<_>>(), flat.device())?
+                }
+            };
+            flat.slice_set(&there, 0, 0)?;
+        }
+        Ok(())
     }
 
     fn wait(&mut self) -> Result<()> {
@@ -248,6 +283,49 @@ impl Together {
         let sums = self.group.sum_tensors(vec![bucket])?;
         self.group.wait()?;
         Ok(sums.into_iter().flatten().collect())
+    }
+
+    /// Overwrites each of these tensors with that of the rank beside it, on every rank, unless one of them could not make its own.
+    /// Returns them.
+    ///
+    /// Errors: the own one, or that of another rank.
+    pub(super) fn spread(&mut self, own: Result<Vec<(Tensor, usize)>>) -> Result<Vec<Tensor>> {
+        let own = match own {
+            Ok(own) => own,
+            Err(error) => return Err(self.fail(error, ENDS)),
+        };
+        let differ = || "the ranks own different weights".to_owned();
+        let owners = own.iter().fold(own.len() as u64, |all, (_, owner)| {
+            stable_hash(all, &owner.to_le_bytes())
+        });
+        self.exchange(GroupControl::default(), None, owners, differ)?;
+        self.group.spread(&own)?;
+        self.group.wait()?;
+        Ok(own.into_iter().map(|it| it.0).collect())
+    }
+
+    /// What other ranks keep of the weights, by name, in the memory of the host of rank 0; elsewhere nothing. One tensor after the other
+    /// passes through `device`.
+    pub(super) fn gather(
+        &mut self,
+        kept: Vec<KeptTensor>,
+        device: &Device,
+    ) -> Result<BTreeMap<String, Tensor>> {
+        let mut gathered = BTreeMap::new();
+        for kept in kept.into_iter().filter(|it| it.owner != 0) {
+            let place = match kept.tensor {
+                Some(own) => Ok(own),
+                None => Tensor::zeros(kept.shape, kept.dtype, device),
+            };
+            let place = place.map(|it| vec![(it, kept.owner)]);
+            let there = self.spread(place.map_err(Error::from))?;
+            if self.share().is_first() {
+                for tensor in there {
+                    gathered.insert(kept.name.clone(), tensor.to_device(&Device::Cpu)?);
+                }
+            }
+        }
+        Ok(gathered)
     }
 
     /// How all ranks stand, from the memory that this one has in use.

@@ -95,6 +95,9 @@ pub struct RunPlan {
     /// How many of them train it together.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub devices: usize,
+    /// Whether each of them keeps only its part of what the optimizer keeps.
+    #[serde(default, skip_serializing_if = "is_off")]
+    pub shard: bool,
     /// Whether what the device can't do is refused rather than replaced.
     pub strict: bool,
     /// Where all randomness starts.
@@ -136,6 +139,18 @@ impl RunPlan {
     pub fn saves_after(&self, step: usize, is_best: bool) -> bool {
         let is_end = step == 0 || step == self.steps;
         self.save.is_due(step) || is_end || (is_best && self.save.keep_best)
+    }
+
+    /// Bytes that the rule keeps on a device of so many weights, of which so many are no matrices of layers, and the largest has so many
+    /// numbers. A weight is not divided.
+    pub fn state_bytes(&self, weights: u64, others: u64, largest: u64) -> u64 {
+        let all = self.optimizer.state_bytes(weights, others);
+        match self.shard {
+            true => all
+                .div_ceil(self.devices.max(1) as u64)
+                .max(self.optimizer.state_bytes(largest, largest.min(others))),
+            false => all,
+        }
     }
 
     /// Bytes of the tensors that a checkpoint holds when so many numbers learn: each with what the optimizer keeps of it, at most.

@@ -99,6 +99,9 @@ pub struct RunRequest {
     /// How many devices train the run together: NVIDIA cards on Linux, each with its share of every step. The result is that of
     /// one.
     pub devices: Option<usize>,
+    /// Whether each of several devices keeps only its part of what the optimizer keeps, and sends the others the weights that it
+    /// changed.
+    pub shard: Option<bool>,
     /// Refuse what the device can't do safely, instead of taking the next best with a warning.
     pub strict: Option<bool>,
     /// Where all randomness starts. The same seed and data give the same run.

@@ -118,6 +118,7 @@ impl<'a> Saver<'a> {
             state.save(task, &path)
         };
         let bytes = when_the_disk_can(step, needed_bytes, &path, observer, &mut attempt)?;
+        state.saved();
         self.last_bytes = Some(bytes);
         observer.event(TrainEvent::Saved {
             step,

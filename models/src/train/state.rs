@@ -8,6 +8,7 @@ use std::{
     path::Path,
 };
 
+use candle_core::Tensor;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
@@ -23,6 +24,7 @@ use super::{
     spike::Norms,
     task::Task,
     tree::Part,
+    unused_memory::device_of,
 };
 use crate::{
     Error, Result,
@@ -33,7 +35,10 @@ use crate::{
         whole::{self, STATE},
     },
     device::dtype::Dtype,
-    optim::{Optimizer, Rule, adam_atan2::AdamAtan2, adamw::AdamW, ema::Ema, muon::Muon, sgd::Sgd},
+    optim::{
+        Optimizer, Owners, Rule, adam_atan2::AdamAtan2, adamw::AdamW, ema::Ema, muon::Muon,
+        sgd::Sgd,
+    },
 };
 
 /// The field of `state.json` with the plan that the run had.
@@ -55,6 +60,8 @@ pub struct TrainState {
     pub share: Share,
     /// The other ranks that train this run, where there are any.
     pub(super) together: Option<Together>,
+    /// What they keep for the optimizer, while it is saved here.
+    gathered: BTreeMap<String, Tensor>,
     /// The whole plan, so that a checkpoint says what made it.
     plan: Json,
     /// What the GPU can play again. No checkpoint has it.
@@ -131,7 +138,20 @@ impl Best {
 impl TrainState {
     /// The state before the first step.
     pub fn new<T: Task, P: Part>(whole_plan: &TrainPlan<P>, task: &T) -> Result<Self> {
+        Self::of_rank(whole_plan, task, Share::ALL)
+    }
+
+    /// The same for one of several ranks, which [join](Self::join) before they train.
+    pub fn of_rank<T: Task, P: Part>(
+        whole_plan: &TrainPlan<P>,
+        task: &T,
+        share: Share,
+    ) -> Result<Self> {
         let plan = &whole_plan.run;
+        let owners = match plan.shard {
+            true => Owners::among(share.world, share.rank, task.parameters()),
+            false => Owners::default(),
+        };
         let progress = Progress {
             step: 0,
             units: 0,
@@ -156,10 +176,12 @@ impl TrainState {
                 task.decays(),
                 task.parameters(),
                 &task.own_rules(),
+                owners,
             )?,
             ema,
-            share: Share::ALL,
+            share,
             together: None,
+            gathered: BTreeMap::new(),
             plan: serde_json::to_value(whole_plan)
                 .map_err(|error| Error::setting("plan", error.to_string()))?,
             #[cfg(feature = "cuda")]
@@ -213,6 +235,10 @@ impl TrainState {
     pub(super) fn gather_for_saving<T: Task>(&mut self, task: &mut T) -> Result<bool> {
         if let Some(together) = &mut self.together {
             task.gather(together)?;
+            if let Some(device) = device_of(task).filter(|_| self.optimizer.owners().are_several())
+            {
+                self.gathered = together.gather(self.optimizer.kept()?, &device)?;
+            }
         }
         Ok(self.share.is_first())
     }
@@ -239,16 +265,23 @@ impl TrainState {
                     write_safetensors(&folder.join(AVERAGE), &ema.state()?, HashMap::new())?;
                 }
             }
-            write_safetensors(
-                &folder.join(OPTIMIZER),
-                &self.optimizer.state()?,
-                HashMap::new(),
-            )?;
+            let mut kept = self.optimizer.state()?;
+            kept.extend(
+                self.gathered
+                    .iter()
+                    .map(|(name, it)| (name.clone(), it.clone())),
+            );
+            write_safetensors(&folder.join(OPTIMIZER), &kept, HashMap::new())?;
             let mut fields = self.progress_fields(folder)?;
             fields.insert(PLAN.to_owned(), self.plan.clone());
             whole::write_state(folder, fields)
         })?;
         save::folder_bytes(folder)
+    }
+
+    /// Forgets what others keep: it is saved.
+    pub(super) fn saved(&mut self) {
+        self.gathered.clear();
     }
 
     /// Writes how far the run is into the checkpoint `folder` anew. The rest of it stays what it was.

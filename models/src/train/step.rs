@@ -21,7 +21,7 @@ use super::{
 use crate::{
     Error, Result,
     device::memory::note_peak,
-    optim::{Prepared, clip, schedule::Schedule},
+    optim::{Prepared, clip, ema::Ema, schedule::Schedule},
     profile::{self, Place},
     random::stable_hash,
     tape::{DropoutSeed, Gradients, Tape, Value},
@@ -206,8 +206,7 @@ pub(super) fn learn_from<T: Task>(
 
     let learning_rate = schedule(plan).at(step) * state.progress.rate_factor;
     let factor = clip::clip_scale(gradient_norm, plan.clip_norm) / loss_scale;
-    update(task, state, &prepared, learning_rate, factor)
-        .map_err(|error| in_update(step, error))?;
+    update(task, state, &prepared, learning_rate, factor)?;
     state.progress.norms.add(gradient_norm);
     if let Some(loss_scale) = &mut state.progress.loss_scale {
         loss_scale.went_well();
@@ -233,16 +232,31 @@ fn update<T: Task>(
     let _profiled = profile::at(Place::Update);
     let step = state.progress.step;
     let profiled = profile::operation("optimizer");
-    state
-        .optimizer
-        .step_prepared(prepared, learning_rate, factor)?;
-    drop(profiled);
-    task.stepped(step + 1)?;
-    if let Some(ema) = &mut state.ema {
-        let _profiled = profile::operation("moving average");
-        ema.update(task.parameters())?;
+    let optimizer = &mut state.optimizer;
+    let stepped = optimizer.step_prepared(prepared, learning_rate, factor);
+    let stepped = stepped.map_err(|error| in_update(step, error));
+    let owners = optimizer.owners();
+    match &mut state.together {
+        // Each weight comes from the rank that changed it.
+        Some(together) if owners.are_several() => {
+            let weights = task.parameters().trainable();
+            let weights = weights.map(|it| (it.tensor(), owners.of(it.name())));
+            together.spread(stepped.map(|()| weights.collect()))?;
+        }
+        _ => stepped?,
     }
-    Ok(())
+    drop(profiled);
+    follow(task, state.ema.as_mut(), step).map_err(|error| in_update(step, error))
+}
+
+/// What follows the weights once they have changed.
+fn follow<T: Task>(task: &mut T, ema: Option<&mut Ema>, step: usize) -> Result<()> {
+    task.stepped(step + 1)?;
+    let Some(ema) = ema else {
+        return Ok(());
+    };
+    let _profiled = profile::operation("moving average");
+    ema.update(task.parameters())
 }
 
 /// Names memory that ran out where some weights may have changed already.

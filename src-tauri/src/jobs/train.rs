@@ -25,6 +25,7 @@ use models::{
         group::Together,
         kind::RunPlace,
         profile::{self, Profile},
+        share::Share,
         state::{read_saved, save_piece},
         tree::Part,
     },
@@ -288,9 +289,10 @@ fn train_task<P: Part, T: Task>(
     (mut together, meeting): (Option<Together>, Option<&Meeting>),
     observer: &mut dyn Observer,
 ) -> Result<()> {
+    let share = together.as_ref().map_or(Share::ALL, Together::share);
     let prepare = || {
         let mut task = open()?;
-        let state = prepare(plan, &mut task, newest, force, observer)?;
+        let state = prepare((plan, share), &mut task, newest, force, observer)?;
         Ok((task, state))
     };
     let (mut task, mut state) = several::in_turn(together.as_mut(), prepare)?;
@@ -308,13 +310,13 @@ fn train_task<P: Part, T: Task>(
 
 /// The state to begin with: that of a checkpoint, if there is one.
 fn prepare<P: Part, T: Task>(
-    plan: &TrainPlan<P>,
+    (plan, share): (&TrainPlan<P>, Share),
     task: &mut T,
     newest: Option<Checkpoint>,
     force: bool,
     observer: &mut dyn Observer,
 ) -> Result<TrainState> {
-    let mut state = TrainState::new(plan, task)?;
+    let mut state = TrainState::of_rank(plan, task, share)?;
     let Some(newest) = newest else {
         return Ok(state);
     };

@@ -60,7 +60,8 @@ pub(super) fn estimate(plan: &TrainPlan<LanguagePlan>, model: &ModelShape) -> Es
     };
     let averages = u128::from(run.ema > 0.0);
     let tables = shape.learned_tables(task.method);
-    let state_bytes = run.optimizer.state_bytes(shown(trainable), shown(tables));
+    let largest = tables / shape.tables();
+    let state_bytes = run.state_bytes(shown(trainable), shown(tables), shown(largest));
     let blocks = Blocks::of(task, model);
     let weights_bytes = (base - blocks.count.min(base)) * storage.bytes() as u128 + blocks.bytes;
     let optimizer_bytes = u128::from(state_bytes) + trainable * 4 * averages;

@@ -33,7 +33,7 @@ pub(super) fn estimate(plan: &TrainPlan<PicturePlan>, config: &NetConfig) -> Est
     let stays = plan.task.picture.method == Method::Features;
     let learned = if stays { 0 } else { learned };
     let looked_ahead = learned * 4 * u64::from(plan.task.picture.lookahead_every > 0);
-    let optimizer = run.optimizer.state_bytes(learned, 0) + looked_ahead;
+    let optimizer = run.state_bytes(learned, 0, 0) + looked_ahead;
     let activations = if stays { 0 } else { numbers(of_picture.kept) };
     let passing = numbers(2 * of_picture.largest);
     let used = (parameters * 4)

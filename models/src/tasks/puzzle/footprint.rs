@@ -36,7 +36,7 @@ pub(super) fn estimate(plan: &TrainPlan<PuzzlePlan>, config: &TrmConfig) -> Esti
     let carried = state_bytes.saturating_mul(2 * run.batch.accumulate as u64);
     let gradients = parameters * 4;
     let averages = gradients * u64::from(run.ema > 0.0);
-    let optimizer = run.optimizer.state_bytes(parameters, 0) + averages;
+    let optimizer = run.state_bytes(parameters, 0, 0) + averages;
     let states = carried.saturating_add(state_bytes.saturating_mul(6));
     let used = (parameters * 4 + gradients + optimizer)
         .saturating_add(kept)

@@ -284,6 +284,17 @@ impl Group for Cards {
         })
     }
 
+    fn spread(&mut self, tensors: &[(Tensor, usize)]) -> Result<()> {
+        self.still_connected()?;
+        self.spread_each(tensors).map_err(|error| {
+            // As above.
+            self.give_up();
+            Error::Peer(format!(
+                "what ranks have for others could not be sent from here: {error}"
+            ))
+        })
+    }
+
     fn wait(&mut self) -> Result<()> {
         let stream = self.stream.clone();
         self.wait_for(&stream)
@@ -323,6 +334,20 @@ impl Cards {
         }
         self.stream.join(&self.sums).map_err(driver)?;
         Ok(sums)
+    }
+
+    /// Sends tensors from the ranks beside them to all others, in place, once all is computed that the device was told to.
+    fn spread_each(&self, tensors: &[(Tensor, usize)]) -> Result<()> {
+        self.sums.join(&self.stream).map_err(driver)?;
+        let stream = self.sums.cu_stream().cast();
+        in_group(self.comm, || {
+            tensors.iter().try_for_each(|(tensor, from)| {
+                let bytes = tensor.elem_count() * tensor.dtype().size_in_bytes();
+                // SAFETY: they are written by nothing else, and are kept until the device’s stream has waited for `sums`.
+                unsafe { self.comm.spread(address(tensor)?, bytes, *from, stream) }
+            })
+        })?;
+        self.stream.join(&self.sums).map_err(driver)
     }
 }
 

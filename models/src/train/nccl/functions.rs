@@ -41,6 +41,9 @@ pub(super) enum Numbers {
     F64 = 8,
 }
 
+/// Bytes, which are only sent.
+const BYTES: c_int = 1;
+
 /// What is made of them.
 #[derive(Clone, Copy)]
 pub(super) enum Operation {
@@ -63,6 +66,8 @@ functions! {
     begin_group: b"ncclGroupStart" = fn() -> Status;
     end_group: b"ncclGroupEnd" = fn() -> Status;
     reduce: b"ncclAllReduce"
+        = fn(*const c_void, *mut c_void, usize, c_int, c_int, *mut c_void, *mut c_void) -> Status;
+    spread: b"ncclBroadcast"
         = fn(*const c_void, *mut c_void, usize, c_int, c_int, *mut c_void, *mut c_void) -> Status;
     last_words: b"ncclGetLastError" = fn(*mut c_void) -> *const c_char;
 }
@@ -147,6 +152,23 @@ impl Comm {
         // SAFETY: as promised.
         let asked =
             unsafe { (functions()?.reduce)(at, at, count, numbers, operation, self.0, stream) };
+        done(asked, Some(self))
+    }
+
+    /// Overwrites so many bytes with those of a rank, on a stream.
+    ///
+    /// # Safety
+    /// As of [`Comm::reduce`].
+    pub(super) unsafe fn spread(
+        self,
+        address: u64,
+        bytes: usize,
+        from: usize,
+        stream: *mut c_void,
+    ) -> Result<()> {
+        let (at, from) = (address as *mut c_void, from as c_int);
+        // SAFETY: as promised.
+        let asked = unsafe { (functions()?.spread)(at, at, bytes, BYTES, from, self.0, stream) };
         done(asked, Some(self))
     }
 

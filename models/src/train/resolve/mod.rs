@@ -23,17 +23,42 @@ use crate::{
     figures::{bytes, capitalized},
 };
 
+/// Sharing what an optimizer keeps is worth while where that is at least one part in so many of what a run needs.
+const LEAST_SHARDED: u64 = 20;
+
 /// Turns a request into a plan with its reasons, or says everything that is wrong with it.
 pub fn resolve<K: Kind>(
     request: &TrainRequest<K::Request>,
     facts: &Facts<K::Facts>,
 ) -> Result<Resolved<K::Plan>, Problems> {
-    let resolved = resolve_with::<K>(request, facts, None)?;
-    match most_rows(&request.run, &resolved) {
+    let mut limits = Limits::default();
+    let mut resolved = resolve_with::<K>(request, facts, &limits)?;
+    limits.shard = shard(&request.run, &resolved);
+    if limits.shard.is_some() {
+        resolved = resolve_with::<K>(request, facts, &limits)?;
+    }
+    limits.most_rows = most_rows(&request.run, &resolved);
+    match limits.most_rows {
         // Fewer rows at once change how many batches make an update, and the reasons.
-        Some(most) => resolve_with::<K>(request, facts, Some(most)),
+        Some(_) => resolve_with::<K>(request, facts, &limits),
         None => Ok(resolved),
     }
+}
+
+/// Why each of several devices keeps only a part of what the optimizer keeps, where nobody said anything about it, and a plan does not
+/// fit otherwise.
+fn shard<T>(request: &RunRequest, resolved: &Resolved<T>) -> Option<String> {
+    let (plan, fit) = (&resolved.plan.run, resolved.fit.as_ref()?);
+    let optimizer_bytes = resolved.estimate.as_ref()?.part("optimizer");
+    let matters = optimizer_bytes > fit.needed_bytes / LEAST_SHARDED;
+    let is_open = request.shard.is_none() && plan.devices > 1;
+    (is_open && !fit.fits && matters).then(|| {
+        format!(
+            "each device keeps its part of the optimizer’s {}, since all of it does not fit in {} free with 20 % to spare",
+            bytes(optimizer_bytes),
+            bytes(fit.free_bytes)
+        )
+    })
 }
 
 /// The most rows at once, where that is fewer than a plan has which nobody asked for.
@@ -61,12 +86,12 @@ fn most_rows<T>(request: &RunRequest, resolved: &Resolved<T>) -> Option<MostRows
 fn resolve_with<K: Kind>(
     request: &TrainRequest<K::Request>,
     facts: &Facts<K::Facts>,
-    most_rows: Option<MostRows>,
+    limits: &Limits,
 ) -> Result<Resolved<K::Plan>, Problems> {
     let mut resolver: Resolver<K> = Resolver {
         request,
         facts,
-        most_rows,
+        limits,
         usual: Vec::new(),
         unread: &[],
         reasons: Vec::new(),
@@ -98,7 +123,7 @@ pub struct Resolver<'a, K: Kind> {
     pub request: &'a TrainRequest<K::Request>,
     /// What was looked up.
     pub facts: &'a Facts<K::Facts>,
-    most_rows: Option<MostRows>,
+    limits: &'a Limits,
     /// What the kind of learning does otherwise than others, by the names of the fields.
     usual: Vec<(&'static str, Chosen<Value>)>,
     /// The sections that a run with this plan doesn't read.
@@ -109,6 +134,14 @@ pub struct Resolver<'a, K: Kind> {
     /// What will probably not be what was wanted.
     pub warnings: Vec<String>,
     problems: Vec<Problem>,
+}
+
+/// What memory says about a plan.
+#[derive(Default)]
+struct Limits {
+    most_rows: Option<MostRows>,
+    /// Why devices share what the optimizer keeps, if they do.
+    shard: Option<String>,
 }
 
 /// A cap on the rows at once that nobody asked for.
@@ -231,6 +264,7 @@ impl<'a, K: Kind> Resolver<'a, K> {
         self.unread = task.unread();
         let mut batch = self.batch(&basis);
         let devices = self.devices(&mut batch, basis.why_one_device);
+        let shard = self.shard(devices);
         let steps = self.steps(&basis, &batch);
         let of_muon = self.optimizer_kind().value == OptimizerKind::Muon;
         let learning_rate = self.take("learning_rate", &request.learning_rate, || match of_muon {
@@ -277,6 +311,7 @@ impl<'a, K: Kind> Resolver<'a, K> {
             avoid_kernels,
             device,
             devices,
+            shard,
             strict,
             seed,
             evaluate,

@@ -48,7 +48,7 @@ impl<K: Kind> Resolver<'_, K> {
         };
         // Rows of an update: what memory says about rows at once must not change what is learned.
         let whole = usual.value * batches(usual.value);
-        let most = self.most_rows.as_ref();
+        let most = self.limits.most_rows.as_ref();
         let most = most.map(|it| (it.rows, it.why.clone()));
         let capped = most.is_some() && request.rows.is_none();
         let rows = self.take("batch.rows", &request.rows, || match most {
@@ -128,6 +128,25 @@ impl<K: Kind> Resolver<'_, K> {
             );
         }
         devices
+    }
+
+    /// Whether each of these devices keeps only a part of what the optimizer keeps.
+    pub(super) fn shard(&mut self, devices: usize) -> bool {
+        let asked = self.request.run.shard;
+        if devices == 1 {
+            if asked == Some(true) {
+                let problem = "is true, and one device has none to share with; say how many there are in `devices`";
+                self.problem("shard", problem);
+            }
+            return false;
+        }
+        match (self.limits.shard.clone(), asked) {
+            // All of it on each device is fastest, and what one device does.
+            (None, None) => false,
+            (why, asked) => self.take("shard", &asked, || {
+                Chosen::new(true, why.unwrap_or_default())
+            }),
+        }
     }
 
     pub(super) fn steps(&mut self, basis: &Basis, batch: &BatchPlan) -> usize {
@@ -361,7 +380,7 @@ impl<K: Kind> Resolver<'_, K> {
                 format!("is {every}, but no row is held out; raise `data.held_out`"),
             );
         }
-        let before = self.most_rows.as_ref().map(|most| most.before);
+        let before = self.limits.most_rows.as_ref().map(|most| most.before);
         let batches = self.take("evaluate.batches", &request.batches, || match before {
             Some(before) => Chosen::new(
                 (EVALUATED_BATCHES * before).div_ceil(batch_rows.max(1)),
