@@ -258,6 +258,14 @@ fn a_forecast_is_the_line_through_two_sizes() {
     assert_eq!(forecast.evaluation_seconds, evaluation / 1e3);
     let seconds = (25.0 * forecast.step_millis + 2.0 * 40.0 + evaluation) / 1e3;
     assert!((forecast.seconds - seconds).abs() < 1e-9);
+
+    // Each of two devices computes one of the two batches, and two of three batches of an evaluation.
+    let mut shared = plan.run.clone();
+    shared.devices = 2;
+    let of_two = Forecast::new(&shared, &needed(&plan, &config), &trial()).unwrap();
+    assert_eq!(of_two.step_millis, 20.0 + 900.0 * 0.15625 + 7.0);
+    let evaluation = 4.0 * 2.0 * 50.0 + 4.0 * 400.0 + 4.0 * 30.0;
+    assert_eq!(of_two.evaluation_seconds, evaluation / 1e3);
 }
 
 #[test]

@@ -4,7 +4,10 @@
 //! first. Where the plan's own size was tried, the forecast is what that took; where it would not have fit, it is what
 //! follows from the small one. Evaluations, samples and saves are measured once and counted as often as they are due.
 //!
-//! Deliberately absent: what happens between steps when a device gets hot or is shared.
+//! Of several devices each is taken to compute its part as the one does that is tried.
+//!
+//! Deliberately absent: what happens between steps when a device gets hot or is shared, and what several take to add up gradients,
+//! which is measured when they are connected.
 
 use std::time::Instant;
 
@@ -14,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     Measuring, Task, TrainState,
     plan::{RunPlan, TrainPlan},
+    share::Share,
     step::{Attempt, learn_from},
     task::OwnTrial,
     tree::Part,
@@ -131,7 +135,13 @@ pub fn trial<T: Task, P: Part>(
         Err(Error::Interrupted) => return Ok(None),
         Err(problem) => return Err(problem),
     }
-    let mut state = TrainState::new(whole_plan, task)?;
+    // Of several devices, one that computes all batches and keeps what it would.
+    let share = Share {
+        rank: 0,
+        world: plan.devices,
+    };
+    let mut state = TrainState::of_rank(whole_plan, task, share)?;
+    state.share = Share::ALL;
     // What was mapped to read a model is not counted: the system takes it back when it needs it.
     let mut peak_bytes = None;
     let (length, mean_units) = task.row_length(plan.batch.rows);
@@ -311,7 +321,8 @@ impl Forecast {
         let passes: Vec<_> = passes.map(|it| (it.units(), it.pass_millis)).collect();
         let (fixed_millis, millis_per_unit) = line(&passes);
         let pass_millis = fixed_millis + millis_per_unit * trial.mean_units;
-        let step_millis = plan.batch.accumulate as f64 * pass_millis + last.update_millis;
+        let passes = plan.batch.accumulate.div_ceil(plan.devices.max(1));
+        let step_millis = passes as f64 * pass_millis + last.update_millis;
         let evaluation_seconds = evaluation_millis(plan, trial) / 1e3;
         // A run warms up as its trial did, at both sizes together.
         let warm_up_millis: f64 = trial.sizes.iter().map(|it| it.warm_up_millis).sum();
@@ -350,6 +361,7 @@ fn evaluation_millis(plan: &RunPlan, trial: &Trial) -> f64 {
     let is_best = |step| trial.evaluation.is_some() && plan.evaluates_after(step);
     let saves = count(&|step| plan.saves_after(step, is_best(step)));
     let (evaluation, batches) = trial.evaluation.unwrap_or_default();
+    let batches = batches.div_ceil(plan.devices.max(1));
     evaluations as f64 * evaluation * batches as f64
         + samples as f64 * trial.sample_millis.unwrap_or_default()
         + saves as f64 * trial.save_millis.unwrap_or_default()

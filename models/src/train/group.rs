@@ -12,7 +12,7 @@
 //!
 //! Deliberately absent: how ranks find each other, and how they notice that one is gone.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Instant};
 
 use candle_core::{DType, Device, Tensor};
 
@@ -46,6 +46,9 @@ const BYTES_PER_NUMBER: usize = 4;
 /// the sums are exact.
 const PATTERN_NUMBERS: usize = 1 << 20;
 const PATTERN: usize = 16;
+
+/// A step of which more than this part goes into adding up is worth a word.
+const MOST_OF_A_STEP: f64 = 0.5;
 
 /// Tensors that are added up together.
 pub struct Bucket {
@@ -188,6 +191,8 @@ pub struct Together {
     heard: Option<GroupControl>,
     /// Whether all ranks know that the run ends by a failure.
     told: bool,
+    /// What adding up one number over all ranks takes, where it was tried.
+    millis_per_number: Option<f64>,
 }
 
 impl Together {
@@ -200,6 +205,7 @@ impl Together {
             wanted: GroupControl::default(),
             heard: None,
             told: false,
+            millis_per_number: None,
         }
     }
 
@@ -224,11 +230,19 @@ impl Together {
             let numbers = (0..PATTERN_NUMBERS).map(|index| (index % PATTERN) as f32 * factor);
             numbers.collect::<Vec<_>>()
         };
-        let own = Tensor::from_vec(pattern(factor(rank)), PATTERN_NUMBERS, device)?;
-        let sums = self.sum_tensors(vec![own])?;
-        let sum = sums.first().map(|sum| sum.to_vec1::<f32>()).transpose()?;
         let expected = pattern((0..world).map(factor).sum());
-        let is_right = sum.is_some_and(|sum| sum == expected);
+        let mut is_right = true;
+        // The first connects the devices, so the second says how long one takes.
+        for _ in 0..2 {
+            let own = Tensor::from_vec(pattern(factor(rank)), PATTERN_NUMBERS, device)?;
+            device.synchronize()?;
+            let begun = Instant::now();
+            let sums = self.sum_tensors(vec![own])?;
+            let millis = begun.elapsed().as_secs_f64() * 1e3;
+            self.millis_per_number = Some(millis / PATTERN_NUMBERS as f64);
+            let sum = sums.first().map(|sum| sum.to_vec1::<f32>()).transpose()?;
+            is_right &= sum.is_some_and(|sum| sum == expected);
+        }
         let wrong = format!(
             "a sum of {PATTERN_NUMBERS} known numbers over {world} ranks came out wrong: set NCCL_P2P_DISABLE=1, so that the cards \
              don’t reach into each other’s memory"
@@ -283,6 +297,18 @@ impl Together {
         let sums = self.group.sum_tensors(vec![bucket])?;
         self.group.wait()?;
         Ok(sums.into_iter().flatten().collect())
+    }
+
+    /// What is to be said of a step that took so long and added up so many numbers, if most of it went that way.
+    pub(super) fn slow_link(&self, numbers: usize, step_millis: f64) -> Option<String> {
+        let sum_millis = self.millis_per_number? * numbers as f64;
+        (sum_millis > MOST_OF_A_STEP * step_millis).then(|| {
+            let (sum, step) = (sum_millis.round(), step_millis.round());
+            format!(
+                "adding gradients up takes the devices about {sum} ms of a step of {step} ms: more batches in a step \
+                 (`batch.accumulate`) or an adapter (LoRA) would make more of them"
+            )
+        })
     }
 
     /// Overwrites each of these tensors with that of the rank beside it, on every rank, unless one of them could not make its own.
@@ -509,5 +535,47 @@ impl Together {
             .collect();
         let text = String::from_utf8_lossy(&bytes);
         Ok(text.chars().filter(|it| !it.is_control()).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One rank, whose sums are what it has.
+    fn alone() -> Together {
+        let reduce: Reduce = Box::new(|_, own| Ok(own));
+        let share = Share::ALL;
+        Together::new(Box::new(OnHost { share, reduce }), vec!["cpu".to_owned()])
+    }
+
+    #[test]
+    fn a_step_that_mostly_adds_gradients_up_is_told_of() {
+        let mut together = alone();
+        assert_eq!(
+            together.slow_link(1_000_000, 1.0),
+            None,
+            "nothing was tried"
+        );
+        together.try_sum(&Device::Cpu).unwrap();
+        assert!(together.millis_per_number.unwrap() > 0.0);
+        together.millis_per_number = Some(180.0 / 1e6);
+        assert_eq!(together.slow_link(1_000_000, 400.0), None);
+        let said = together.slow_link(1_000_000, 221.0).unwrap();
+        let expected = "adding gradients up takes the devices about 180 ms of a step of 221 ms: more batches in a step \
+             (`batch.accumulate`) or an adapter (LoRA) would make more of them";
+        assert_eq!(said, expected);
+    }
+
+    #[test]
+    fn sums_that_come_out_wrong_are_noticed_before_the_run() {
+        let share = Share::ALL;
+        let reduce: Reduce = Box::new(|how, own| match (how, own.len()) {
+            (Reduction::Sum, PATTERN_NUMBERS) => Ok(vec![1.0; PATTERN_NUMBERS]),
+            _ => Ok(own),
+        });
+        let mut together = Together::new(Box::new(OnHost { share, reduce }), Vec::new());
+        let error = together.try_sum(&Device::Cpu).unwrap_err().to_string();
+        assert!(error.contains("NCCL_P2P_DISABLE=1"), "{error}");
     }
 }

@@ -137,7 +137,7 @@ fn train_to_end<T: Task>(
         state.progress.units += learned.size.units as u64;
         state.progress.seconds += seconds;
         tell_step(plan, task, state, &learned, seconds, observer);
-        tell_ranks(task, state, observer)?;
+        tell_ranks(task, state, seconds * 1e3, observer)?;
 
         look(task, state, &mut saver, &mut shown, observer)?;
     }
@@ -212,6 +212,7 @@ const STEPS_PER_LOOK_AT_RANKS: usize = 10;
 fn tell_ranks<T: Task>(
     task: &T,
     state: &mut TrainState,
+    step_millis: f64,
     observer: &mut dyn Observer,
 ) -> Result<()> {
     let step = state.progress.step;
@@ -221,6 +222,12 @@ fn tell_ranks<T: Task>(
     if step == 1 || step.is_multiple_of(STEPS_PER_LOOK_AT_RANKS) {
         let ranks = together.figures(memory_of(task))?;
         observer.event(TrainEvent::Ranks { step, ranks });
+    }
+    if step == STEPS_PER_LOOK_AT_RANKS {
+        let numbers = task.parameters().trainable_count();
+        if let Some(message) = together.slow_link(numbers, step_millis) {
+            observer.event(TrainEvent::Warned { message });
+        }
     }
     Ok(())
 }
