@@ -135,13 +135,7 @@ pub fn trial<T: Task, P: Part>(
         Err(Error::Interrupted) => return Ok(None),
         Err(problem) => return Err(problem),
     }
-    // Of several devices, one that computes all batches and keeps what it would.
-    let share = Share {
-        rank: 0,
-        world: plan.devices,
-    };
-    let mut state = TrainState::of_rank(whole_plan, task, share)?;
-    state.share = Share::ALL;
+    let mut state = state_of_one(whole_plan, task)?;
     // What was mapped to read a model is not counted: the system takes it back when it needs it.
     let mut peak_bytes = None;
     let (length, mean_units) = task.row_length(plan.batch.rows);
@@ -187,6 +181,17 @@ pub fn trial<T: Task, P: Part>(
         save_millis,
         own: None,
     }))
+}
+
+/// The state of a run, or of several devices that of one which computes all batches and keeps what it would.
+fn state_of_one<T: Task, P: Part>(whole_plan: &TrainPlan<P>, task: &T) -> Result<TrainState> {
+    let share = Share {
+        rank: 0,
+        world: whole_plan.run.devices,
+    };
+    let mut state = TrainState::of_rank(whole_plan, task, share)?;
+    state.share = Share::ALL;
+    Ok(state)
 }
 
 /// Steps of batches of so many rows and units, with a second batch where the plan has several for one update: it finds

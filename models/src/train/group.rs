@@ -306,7 +306,7 @@ impl Together {
             let (sum, step) = (sum_millis.round(), step_millis.round());
             format!(
                 "adding gradients up takes the devices about {sum} ms of a step of {step} ms: more batches in a step \
-                 (`batch.accumulate`) or an adapter (LoRA) would make more of them"
+                 (`batch.accumulate`) would make more of them, and so would fewer weights that learn"
             )
         })
     }
@@ -563,7 +563,7 @@ mod tests {
         assert_eq!(together.slow_link(1_000_000, 400.0), None);
         let said = together.slow_link(1_000_000, 221.0).unwrap();
         let expected = "adding gradients up takes the devices about 180 ms of a step of 221 ms: more batches in a step \
-             (`batch.accumulate`) or an adapter (LoRA) would make more of them";
+             (`batch.accumulate`) would make more of them, and so would fewer weights that learn";
         assert_eq!(said, expected);
     }
 
