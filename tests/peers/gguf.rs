@@ -1,11 +1,12 @@
 //! Answers for `peer_gguf.py`: what a GGUF file's tokenizer and decoder make of texts.
 //!
 //! ```text
-//! gguf MODEL.gguf TEXTS.json LOGITS.f32
+//! gguf MODEL.gguf TEXTS.json LOGITS.f32 [--written]
 //! ```
 //!
 //! `TEXTS.json` is a list of texts. Their tokens go to the output as one line of JSON; of the first text, in windows of 512
-//! tokens, the logits at every place are written into a file of f32.
+//! tokens, the logits at every place are written into a file of f32. With `--written` tokens are read one after the other, as when an
+//! answer is written.
 
 #![allow(clippy::print_stdout, missing_docs)]
 
@@ -17,7 +18,7 @@ use std::{
     time::Instant,
 };
 
-use candle_core::Device;
+use candle_core::{Device, Tensor};
 use models::{
     arch::decoder::Input,
     checkpoint::{
@@ -35,8 +36,12 @@ const MAX: usize = 2048;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let [model, texts, logits] = words.as_slice() else {
-        return Err("usage: gguf MODEL.gguf TEXTS.json LOGITS.f32".into());
+    let (words, is_written) = match words.as_slice() {
+        [words @ .., last] if last == "--written" => (words, true),
+        words => (words, false),
+    };
+    let [model, texts, logits] = words else {
+        return Err("usage: gguf MODEL.gguf TEXTS.json LOGITS.f32 [--written]".into());
     };
     let model = Path::new(model);
     let texts: Vec<String> = serde_json::from_slice(&fs::read(texts)?)?;
@@ -58,8 +63,16 @@ fn main() -> Result<(), Box<dyn Error>> {
         .map_or(&[][..], |it| &it[..it.len().min(MAX)]);
     let start = Instant::now();
     for part in first.chunks(WINDOW) {
-        let hidden = decoder.hidden(None, Input::new(part, 1), None, false)?;
-        let scores = decoder.logits(&hidden.tensor().flatten_to(1)?)?;
+        let scores = if is_written {
+            let mut cache = decoder.new_cache();
+            let scores = part
+                .iter()
+                .map(|token| decoder.next_logits(&[*token], &mut cache));
+            Tensor::stack(&scores.collect::<models::Result<Vec<_>>>()?, 0)?
+        } else {
+            let hidden = decoder.hidden(None, Input::new(part, 1), None, false)?;
+            decoder.logits(&hidden.tensor().flatten_to(1)?)?
+        };
         for number in scores.flatten_all()?.to_vec1::<f32>()? {
             out.write_all(&number.to_le_bytes())?;
         }

@@ -34,9 +34,9 @@ use crate::{
         elementwise::{add, convert, reshape, scale},
         embedding::embedding,
         gated::{Activation, gated},
-        kernels::Kernel,
-        linear::{Term, project},
+        kernels::{self, Kernel},
         rope::{Rope, Rotation, rope},
+        weight::{Matrix, Quantized},
     },
     parameters::{Parameter, Parameters},
     tape::{Tape, Value},
@@ -52,6 +52,8 @@ pub struct Decoder {
     norm: RmsNorm,
     /// The head [v, d], where it is not the embedding table.
     head: Option<Parameter>,
+    /// What gives the scores, in blocks, where the model came so.
+    head_blocks: Option<Quantized>,
     compute_dtype: DType,
     device: Device,
 }
@@ -157,6 +159,10 @@ impl Decoder {
         };
         let head = (!config.tie_word_embeddings).then(|| builder.at("lm_head").head());
         let head = head.transpose()?;
+        let head_blocks = match head {
+            Some(_) => builder.at("lm_head").table_in_blocks()?,
+            None => builder.at("model").at("embed_tokens").table_in_blocks()?,
+        };
         let mut model = builder.at("model");
         let embedding = model.at("embed_tokens").embedding()?;
         let mut blocks = Vec::new();
@@ -172,6 +178,7 @@ impl Decoder {
             blocks,
             norm,
             head,
+            head_blocks,
             compute_dtype,
             device: device.clone(),
         })
@@ -313,9 +320,12 @@ impl Decoder {
 
     /// Scores for the next token, in f32: hidden states [n, d] -> [n, v].
     pub fn logits(&self, hidden: &Tensor) -> Result<Tensor> {
-        let head = self.head.as_ref().unwrap_or(&self.embedding).tensor();
-        let logits =
-            project(Kernel::Linear, &[Term::new(hidden, &head)], None)?.to_dtype(DType::F32)?;
+        let head = match &self.head_blocks {
+            Some(blocks) if hidden.dim(0)? == 1 => Matrix::Quantized(blocks.clone()),
+            _ => Matrix::Dense(self.head.as_ref().unwrap_or(&self.embedding).tensor()),
+        };
+        let logits = head.project(Kernel::Linear, hidden, &[], None)?;
+        let logits = logits.to_dtype(DType::F32)?;
         Ok(match self.config.final_soft_cap {
             Some(cap) => ((logits / cap)?.tanh()? * cap)?,
             None => logits,
@@ -362,6 +372,8 @@ impl Decoder {
                 again
             }
         };
+        // What is written is read back token by token.
+        let _rounded = (tokens.len() == 1).then(kernels::round);
         let input = Input::new(tokens, 1);
         let reached = |site, x: &Value| seen(site, x.tensor());
         let hidden = self.pass(None, input, Some(cache), false, Site::Final, reached)?;

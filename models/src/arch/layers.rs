@@ -100,6 +100,17 @@ impl Builder<'_> {
         Ok(parameter)
     }
 
+    /// The blocks of such a table, where the source has them.
+    pub(super) fn table_in_blocks(&mut self) -> Result<Option<Quantized>> {
+        let (shape, initial) = self.table();
+        let name = &format!("{}weight", self.prefix);
+        self.weights.table_in_blocks(&WeightRequest {
+            name,
+            shape: &shape,
+            initial,
+        })
+    }
+
     fn table(&self) -> ([usize; 2], Initial) {
         let shape = [self.config.vocab_size, self.config.hidden_size];
         (shape, Initial::Normal(self.config.initializer_range))
@@ -285,6 +296,12 @@ impl Projections {
         let adapted: Option<Vec<_>> = adapted.collect();
         let mut parts = match adapted {
             Some(adapted) => ops::lora::linears_with_adapters(x, &adapted)?,
+            None if self.0.iter().all(|it| it.adapter.is_none()) => {
+                let plain =
+                    |it: &Linear| (it.weight_on(tape), it.bias.as_ref().map(|it| it.on(tape)));
+                let plain: Vec<_> = self.0.iter().map(plain).collect();
+                ops::linear::linears(x, &plain)?
+            }
             None => {
                 let outputs = self.0.iter().map(|linear| linear.forward(tape, x));
                 outputs.collect::<Result<Vec<_>>>()?

@@ -70,6 +70,43 @@ pub fn linear(x: &Value, weight: impl Into<Weight>, bias: Option<&Value>) -> Res
     Ok(Value::record(y, &inputs, backward))
 }
 
+/// Several layers of one input, each by its weight and bias. See [`linear`].
+pub fn linears(x: &Value, layers: &[(Weight, Option<Value>)]) -> Result<Vec<Value>> {
+    if let Some(ys) = rounded(x, layers)? {
+        return Ok(ys);
+    }
+    let ys = layers.iter();
+    ys.map(|(weight, bias)| linear(x, weight.clone(), bias.as_ref()))
+        .collect()
+}
+
+/// The same where x is one row that may be rounded, and all weights are in blocks.
+fn rounded(x: &Value, layers: &[(Weight, Option<Value>)]) -> Result<Option<Vec<Value>>> {
+    if !kernels::rounds() || x.wants_gradient() {
+        return Ok(None);
+    }
+    let mut blocks = Vec::new();
+    for (weight, bias) in layers {
+        let Weight::Quantized(weight) = weight else {
+            return Ok(None);
+        };
+        let Some(weight) = weight.ggml() else {
+            return Ok(None);
+        };
+        blocks.push((weight, bias.as_ref().map(Value::tensor)));
+    }
+    let _profiled = profile::operation("linear");
+    let row = as_rows(x.tensor())?;
+    let Some(ys) = kernels::cpu::linear::project_together(Kernel::Linear, &row, &blocks)? else {
+        return Ok(None);
+    };
+    let ys = ys.into_iter().map(|y| {
+        profile::multiplied(1, row.dim(1)?, y.dim(1)?);
+        Ok(Value::constant(rows_like(&y, x.tensor())?))
+    });
+    ys.collect::<Result<_>>().map(Some)
+}
+
 /// One product of a sum.
 #[derive(Clone, Copy)]
 pub(crate) struct Term<'a> {
@@ -278,11 +315,17 @@ pub(crate) fn sum_rows(x: &Tensor) -> Result<Tensor> {
 
 #[cfg(test)]
 mod tests {
-    use candle_core::DType;
+    use candle_core::{
+        DType,
+        quantized::{GgmlDType, QTensor},
+    };
 
     use super::*;
     use crate::{
-        ops::testing::{check_gradients, normal},
+        ops::{
+            testing::{check_gradients, normal},
+            weight::Quantized,
+        },
         tape::{Gradients, Tape},
     };
 
@@ -312,6 +355,56 @@ mod tests {
                 assert_eq!(run(&narrow), run(&wide));
             }
         }
+    }
+
+    #[test]
+    fn one_row_is_rounded_only_where_that_is_allowed_and_stays_near() {
+        let f32s = |seed, shape: &[usize]| normal(seed, shape).to_dtype(DType::F32).unwrap();
+        let layer = |outputs: usize, dtype: GgmlDType, has_bias: bool| {
+            let blocks = QTensor::quantize(&f32s(2, &[outputs, 512]), dtype).unwrap();
+            let bias = has_bias.then(|| Value::constant(f32s(3, &[outputs])));
+            (Weight::from(Quantized::new(blocks).unwrap()), bias)
+        };
+        let layers = [
+            layer(300, GgmlDType::Q4_0, true),
+            layer(7, GgmlDType::Q6K, false),
+            layer(129, GgmlDType::Q8_0, false),
+        ];
+        let numbers = |ys: Vec<Value>| {
+            let ys = ys.into_iter();
+            ys.map(|y| y.tensor().flatten_all().unwrap().to_vec1::<f32>().unwrap())
+                .collect::<Vec<_>>()
+        };
+        let one_by_one = |x: &Value| {
+            let ys = layers.iter();
+            let ys = ys.map(|(weight, bias)| linear(x, weight.clone(), bias.as_ref()).unwrap());
+            numbers(ys.collect())
+        };
+        let row = Value::constant(f32s(1, &[1, 1, 512]));
+        let exact = one_by_one(&row);
+        assert_eq!(numbers(linears(&row, &layers).unwrap()), exact);
+
+        let rounding = kernels::round();
+        let rounded = numbers(linears(&row, &layers).unwrap());
+        assert_eq!(rounded, one_by_one(&row));
+        for (rounded, exact) in rounded.iter().zip(&exact) {
+            let far = rounded.iter().zip(exact).map(|(a, b)| (a - b).powi(2));
+            let size = exact.iter().map(|it| it * it);
+            let error = (far.sum::<f32>() / size.sum::<f32>()).sqrt();
+            assert!(error < 0.01, "{error}");
+        }
+        #[cfg(target_arch = "x86_64")]
+        {
+            let is_here = is_x86_feature_detected!("avx2")
+                && is_x86_feature_detected!("fma")
+                && is_x86_feature_detected!("f16c");
+            assert_eq!(rounded != exact, is_here);
+        }
+        // Of several rows nothing is.
+        let rows = Value::constant(f32s(1, &[2, 512]));
+        let allowed = one_by_one(&rows);
+        drop(rounding);
+        assert_eq!(allowed, one_by_one(&rows));
     }
 
     #[test]

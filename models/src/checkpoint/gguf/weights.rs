@@ -181,6 +181,13 @@ impl Weights for GgufWeights {
         let blocks = blocks(&stored, self.bytes(request, &stored)?, &self.device)?;
         Quantized::new(blocks).map(Some)
     }
+
+    fn table_in_blocks(&mut self, request: &WeightRequest) -> Result<Option<Quantized>> {
+        match self.device.is_cpu() {
+            true => self.quantized(request),
+            false => Ok(None),
+        }
+    }
 }
 
 fn blocks(stored: &Stored, bytes: Cow<[u8]>, device: &Device) -> Result<QTensor> {

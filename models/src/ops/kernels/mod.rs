@@ -62,6 +62,8 @@ const ALL: u32 = (1 << NAMES.len()) - 1;
 thread_local! {
     /// The operations that do without their kernels on this thread: one bit for each of [`NAMES`].
     static AVOIDED: Cell<u32> = const { Cell::new(0) };
+    /// Whether one row may be rounded on this thread.
+    static ROUNDS: Cell<bool> = const { Cell::new(false) };
 }
 
 /// As long as it is kept, this thread does without the kernels of some operations.
@@ -109,6 +111,33 @@ pub(crate) fn unknown(operation: &str) -> String {
 pub(crate) fn problem(operation: &str, device: &Device, dtype: DType) -> Option<String> {
     let index = NAMES.iter().position(|name| *name == operation)?;
     metal::problem(KERNELS[index], device, dtype)
+}
+
+/// As long as it is kept, products of one row with weights in blocks may round that row to eight bits on this thread.
+#[must_use = "nothing is rounded when it is dropped"]
+pub(crate) struct Rounding {
+    before: bool,
+    /// It belongs to the thread that made it.
+    thread: PhantomData<*const ()>,
+}
+
+impl Drop for Rounding {
+    fn drop(&mut self) {
+        ROUNDS.set(self.before);
+    }
+}
+
+/// Lets one row be rounded, where that is faster: for writing, of which nothing is learned.
+pub(crate) fn round() -> Rounding {
+    Rounding {
+        before: ROUNDS.replace(true),
+        thread: PhantomData,
+    }
+}
+
+/// Whether it may be.
+pub(crate) fn rounds() -> bool {
+    ROUNDS.get()
 }
 
 fn avoid_also(avoided: u32) -> Avoided {

@@ -1,7 +1,7 @@
 //! Rows of weights in blocks of ggml, widened where they are multiplied: what is read from memory are the blocks.
 //!
 //! Each number is computed as candle's `to_float` does it, in the same order, so that it has the same bits. Deliberately absent:
-//! blocks of 2 and 3 bits, which nobody makes of small models, and products that round x to 8 bits too.
+//! blocks of 2 and 3 bits, which nobody makes of small models, and products that round x to 8 bits too, which are in `rounded`.
 
 use candle_core::quantized::GgmlDType;
 use half::f16;
@@ -202,7 +202,7 @@ impl Block for Q8_0 {
 
 /// The scale and the smallest value of a group of 32, of eight, by their units: six bits each, in twelve bytes.
 #[inline(always)]
-fn scale_and_least(bytes: &[u8], group: usize, units: (f32, f32)) -> (f32, f32) {
+pub(super) fn scale_and_least(bytes: &[u8], group: usize, units: (f32, f32)) -> (f32, f32) {
     let (scale, least) = match group < 4 {
         true => (bytes[group] & 63, bytes[group + 4] & 63),
         false => (

@@ -6,6 +6,7 @@
 use std::marker::PhantomData;
 
 use candle_core::{DType, Tensor, quantized::QTensor};
+use pulp::{Simd, WithSimd};
 
 use crate::{
     Error, Result,
@@ -16,11 +17,12 @@ use crate::{
                 Numbers, block_rows,
                 blocks::{self, Block, widen_row, with_block},
                 each, fetch_ahead, filled,
-                math::dot,
+                math::dot_in,
                 product::{Matrix, Output, Size, Stored, multiply_on_threads, widened},
-                simd, tensor, try_filled, with_scratch,
+                rounded::{self, Product},
+                tensor, try_filled, with_scratch,
             },
-            enabled,
+            enabled, rounds,
         },
         linear::Term,
     },
@@ -296,14 +298,89 @@ pub(crate) fn project_blocks(
     let row_bytes = bytes.len() / columns.max(1);
     let y = try_filled(rows * columns, |y| {
         let output = begin(y, columns, bias.as_deref());
-        let _served = with_block!(blocks.dtype(), B => {
-            let weight = BlockRows::<B> { bytes: &bytes, row_bytes, block: PhantomData };
-            project_few(y, &x, &weight, size, 1.0, output)
-        });
+        let product = Product {
+            y: &mut *y,
+            output,
+            dtype: blocks.dtype(),
+            blocks: &bytes,
+        };
+        if !(rows == 1 && rounds() && rounded::project(&x, vec![product])) {
+            let _served = with_block!(blocks.dtype(), B => {
+                let weight = BlockRows::<B> { bytes: &bytes, row_bytes, block: PhantomData };
+                project_few(y, &x, &weight, size, 1.0, output)
+            });
+        }
         more.iter()
             .try_for_each(|term| put(y, term, false, Output::Add))
     })?;
     tensor(y, (rows, columns)).map(Some)
+}
+
+/// x Wᵀ + c for one row x [1, i], rounded to eight bits, and several weights W [o, i] in blocks, c [o] -> [1, o] each. Nothing where
+/// they are not served so.
+pub(crate) fn project_together(
+    kernel: Kernel,
+    x: &Tensor,
+    layers: &[(&QTensor, Option<&Tensor>)],
+) -> Result<Option<Vec<Tensor>>> {
+    let is_row = x.device().is_cpu() && x.dtype() == DType::F32 && x.dim(0)? == 1;
+    let are_here = layers.iter().all(|(blocks, _)| blocks.device().is_cpu());
+    if !(rounds() && enabled(kernel) && is_row && are_here) {
+        return Ok(None);
+    }
+    let x = x.contiguous()?;
+    let x = Numbers::<f32>::of(&x)?;
+    let mut ys = Vec::new();
+    let mut all = Vec::new();
+    for (blocks, bias) in layers {
+        let (columns, _) = blocks.shape().dims2()?;
+        let mut y = vec![0.0; columns];
+        let output = begin(&mut y, columns, numbers_of(*bias)?.as_deref());
+        ys.push(y);
+        all.push((output, blocks.dtype(), blocks.data()?));
+    }
+    let products = ys.iter_mut().zip(&all);
+    let products = products.map(|(y, (output, dtype, blocks))| Product {
+        y,
+        output: *output,
+        dtype: *dtype,
+        blocks,
+    });
+    if !rounded::project(&x, products.collect()) {
+        return Ok(None);
+    }
+    let ys = ys.into_iter().map(|y| {
+        let columns = y.len();
+        tensor(y, (1, columns))
+    });
+    ys.collect::<Result<_>>().map(Some)
+}
+
+/// Some columns of a product of few rows: x [n, i] with rows of a weight from `first` on, out [o, n].
+struct Few<'a, R> {
+    x: &'a [f32],
+    weight: &'a R,
+    first: usize,
+    factor: f32,
+    /// [i].
+    scratch: &'a mut [f32],
+    out: &'a mut [f32],
+}
+
+impl<R: Rows> WithSimd for Few<'_, R> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let depth = self.scratch.len();
+        let rows = self.x.len() / depth;
+        for (row, out) in self.out.chunks_mut(rows).enumerate() {
+            let weight = self.weight.widened(self.first + row, self.scratch);
+            for (out, x) in out.iter_mut().zip(self.x.chunks(depth)) {
+                *out = self.factor * dot_in(simd, x, weight);
+            }
+        }
+    }
 }
 
 /// [`project_onto`] for few rows: each row of the weight is read once, for all rows of x.
@@ -321,17 +398,14 @@ fn project_few(
         let tasks: Vec<_> = out.chunks_mut(block * size.rows).enumerate().collect();
         each(tasks, size.columns * depth, |(index, out)| {
             with_scratch(depth, |scratch| {
-                simd(
-                    #[inline(always)]
-                    || {
-                        for (row, out) in out.chunks_mut(size.rows).enumerate() {
-                            let weight = weight.widened(index * block + row, scratch);
-                            for (out, x) in out.iter_mut().zip(x.chunks(depth)) {
-                                *out = factor * dot(x, weight);
-                            }
-                        }
-                    },
-                );
+                pulp::Arch::new().dispatch(Few {
+                    x,
+                    weight,
+                    first: index * block,
+                    factor,
+                    scratch,
+                    out,
+                });
             });
         });
     });

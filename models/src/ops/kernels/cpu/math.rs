@@ -111,6 +111,33 @@ pub(crate) fn dot(a: &[f32], b: &[f32]) -> f32 {
     pulp::Arch::new().dispatch(Dot { a, b, less: 0.0 })
 }
 
+/// The same among others that were compiled for the same instructions: choosing them takes as long as a short sum.
+#[inline(always)]
+pub(crate) fn dot_in<S: Simd>(simd: S, a: &[f32], b: &[f32]) -> f32 {
+    Dot { a, b, less: 0.0 }.with_simd(simd)
+}
+
+/// [`dot`] of a row with each of several.
+pub(crate) fn dots<'a>(a: &[f32], row: impl Fn(usize) -> &'a [f32], dots: &mut [f32]) {
+    struct Dots<'a, F> {
+        a: &'a [f32],
+        row: F,
+        dots: &'a mut [f32],
+    }
+
+    impl<'b, F: Fn(usize) -> &'b [f32]> WithSimd for Dots<'_, F> {
+        type Output = ();
+
+        #[inline(always)]
+        fn with_simd<S: Simd>(self, simd: S) {
+            for (index, dot) in self.dots.iter_mut().enumerate() {
+                *dot = dot_in(simd, self.a, (self.row)(index));
+            }
+        }
+    }
+    pulp::Arch::new().dispatch(Dots { a, row, dots });
+}
+
 /// Σ a (b - c), of equally many numbers.
 pub(crate) fn dot_less(a: &[f32], b: &[f32], c: f32) -> f32 {
     pulp::Arch::new().dispatch(Dot { a, b, less: c })

@@ -19,6 +19,7 @@ pub(crate) mod norm;
 pub(crate) mod pool;
 pub(crate) mod product;
 pub(crate) mod rope;
+mod rounded;
 
 use std::{
     cell::RefCell,

@@ -6,7 +6,7 @@ use super::Shape;
 use crate::ops::{
     attention::Scoring,
     kernels::cpu::{
-        math::{dot, exp, largest, sum, tanh},
+        math::{dot, dots, exp, largest, sum, tanh},
         product::{Matrix, Output, Size, multiply},
         simd, with_scratch,
     },
@@ -139,35 +139,41 @@ impl Block<'_> {
         });
     }
 
-    /// The output of a block of one query, for this key head only.
-    pub(super) fn decode(&self, y: &mut [f32]) {
-        let width = self.shape.width;
-        let group_width = self.shape.group * width;
-        let q = &self.q[self.key_head * group_width..][..group_width];
+    /// The output of a block of one query, for one head of those that share this key head.
+    pub(super) fn decode(&self, head: usize, y: &mut [f32]) {
+        let q = &self.q[head * y.len()..][..y.len()];
         with_scratch(self.count, |weights| {
+            let key = |key| self.k.token(self.first + key, q.len());
+            dots(q, key, weights);
             simd(
                 #[inline(always)]
-                || {
-                    for (q, y) in q.chunks(width).zip(y.chunks_mut(width)) {
-                        self.attend(q, weights, y);
-                    }
-                },
+                || self.attend(q, weights, y),
             );
         });
     }
 
+    /// Writes the output of a head from its products with the keys.
     #[inline(always)]
     fn attend(&self, q: &[f32], weights: &mut [f32], y: &mut [f32]) {
         let scale = self.scoring.scale as f32;
-        for (key, weight) in weights.iter_mut().enumerate() {
-            *weight = scale * dot(q, self.k.token(self.first + key, q.len()));
+        for weight in weights.iter_mut() {
+            *weight *= scale;
         }
         let all = 0..weights.len();
         softmax(weights, all, self.scoring.soft_cap);
         y.fill(0.0);
-        for (key, weight) in weights.iter().enumerate() {
-            let value = self.v.token(self.first + key, y.len());
-            for (y, value) in y.iter_mut().zip(value) {
+        let value = |key: usize| self.v.token(self.first + key, q.len());
+        // Several at once, so that y is read and written less often.
+        let (fours, rest) = weights.as_chunks::<4>();
+        for (at, four) in fours.iter().enumerate() {
+            let [a, b, c, d] = [0, 1, 2, 3].map(|of| value(4 * at + of));
+            for ((((y, a), b), c), d) in y.iter_mut().zip(a).zip(b).zip(c).zip(d) {
+                let sum = four[1].mul_add(*b, four[0].mul_add(*a, *y));
+                *y = four[3].mul_add(*d, four[2].mul_add(*c, sum));
+            }
+        }
+        for (at, weight) in rest.iter().enumerate() {
+            for (y, value) in y.iter_mut().zip(value(4 * fours.len() + at)) {
                 *y = weight.mul_add(*value, *y);
             }
         }

@@ -244,13 +244,11 @@ impl Inputs {
     fn decode(&self) -> Result<Tensor> {
         let (shape, read) = (self.shape, self.read()?);
         let y = filled(read.q.len(), |y| {
-            let tasks = y
-                .chunks_mut(shape.group * shape.width)
-                .enumerate()
-                .collect();
+            let tasks = y.chunks_mut(shape.width).enumerate().collect();
+            let heads = shape.key_heads * shape.group;
             each(tasks, shape.work(), |(index, y)| {
-                let (row, key_head) = (index / shape.key_heads, index % shape.key_heads);
-                read.block(row, 0, 1, key_head).decode(y);
+                let (row, head) = (index / heads, index % heads);
+                read.block(row, 0, 1, head / shape.group).decode(head, y);
             });
         });
         tensor(y, self.q.shape())
