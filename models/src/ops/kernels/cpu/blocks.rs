@@ -202,7 +202,7 @@ impl Block for Q8_0 {
 
 /// The scale and the smallest value of a group of 32, of eight, by their units: six bits each, in twelve bytes.
 #[inline(always)]
-pub(super) fn scale_and_least(bytes: &[u8], group: usize, units: (f32, f32)) -> (f32, f32) {
+fn scale_and_least(bytes: &[u8], group: usize, units: (f32, f32)) -> (f32, f32) {
     let (scale, least) = match group < 4 {
         true => (bytes[group] & 63, bytes[group + 4] & 63),
         false => (
