@@ -53,6 +53,22 @@ fn the_parts_of_a_profile_are_all_of_its_step() {
     );
 }
 
+#[test]
+fn a_workload_of_the_benchmark_is_profiled_by_its_name() {
+    let app = App::new();
+    app.anneal("profile generation --bench --size small --device cpu")
+        .ended(0)
+        .shows("A step of Writing")
+        .shows("linear")
+        .shows("attention");
+    app.anneal("profile nothing --bench")
+        .ended(2)
+        .notes("there is no workload `nothing`; there is matmul, bandwidth, lora_step");
+    app.anneal("profile lora_step --size small")
+        .ended(2)
+        .notes("--bench");
+}
+
 /// Only where the allocator counts what it has handed out.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[test]

@@ -95,7 +95,12 @@ fn learn(case: &BenchCase, place: &BenchDevice, method: Method) -> Result<Work> 
         None => case.size.shape_name().to_owned(),
     };
     let operations = estimate.operations / plan.run.steps as f64;
-    let network = network(&plan, config, place)?;
+    let mut task = RandomTokens {
+        network: network(&plan, config, place)?,
+        random: Random::for_purpose(1, "tokens"),
+        plan: plan.clone(),
+    };
+    let mut state = TrainState::new(&plan, &task)?;
     Ok(Work {
         step: StepWork {
             amount: (rows * length) as f64,
@@ -104,17 +109,7 @@ fn learn(case: &BenchCase, place: &BenchDevice, method: Method) -> Result<Work> 
             ..StepWork::default()
         },
         config: format!("{shape}, {rows} x {length} tokens"),
-        steps: Box::new(move |clock| {
-            let mut task = RandomTokens {
-                network,
-                random: Random::for_purpose(1, "tokens"),
-                plan: plan.clone(),
-            };
-            let mut state = TrainState::new(&plan, &task)?;
-            try_steps(&plan.run, &mut task, &mut state, Clock::most(), &|| {
-                clock.is_over()
-            })
-        }),
+        take: Box::new(move || try_steps(&plan.run, &mut task, &mut state, 1, &|| false).map(drop)),
     })
 }
 

@@ -10,9 +10,7 @@ use std::{
 
 use candle_core::{Device, Tensor};
 
-use super::{
-    BenchCase, BenchDevice, StepWork, Unit, Variation, Work, Workload, learning::SCRATCH, timed,
-};
+use super::{BenchCase, BenchDevice, StepWork, Unit, Variation, Work, Workload, learning::SCRATCH};
 use crate::{
     Error, Result,
     data::{
@@ -59,7 +57,7 @@ fn prepare(case: &BenchCase, place: &BenchDevice) -> Result<Work> {
             ..StepWork::default()
         },
         config: format!("{rows} x {length} tokens"),
-        steps: timed(&place.device, move || {
+        take: Box::new(move || {
             for _ in 0..BATCHES_PER_STEP {
                 upload(source.next()?, &device)?;
             }

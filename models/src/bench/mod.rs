@@ -26,9 +26,10 @@ pub use roofline::ceilings;
 pub use size::Size;
 
 use crate::{
-    Result,
+    Error, Result,
     device::{Choice, DeviceKind, dtype::Dtype, memory::memory},
     ops::kernels,
+    train::profile::{Profile, profile_steps},
 };
 
 /// Multiplies matrices. Its rate is what other workloads could reach where they compute.
@@ -142,11 +143,9 @@ struct Work {
     step: StepWork,
     /// What a person reads: `4 rows of 256 tokens`.
     config: String,
-    steps: Steps,
+    /// Takes one, at the end of which the device may still be computing.
+    take: Box<dyn FnMut() -> Result<()>>,
 }
-
-/// Takes steps until the clock says that it is enough: the milliseconds of each.
-type Steps = Box<dyn FnOnce(&Clock) -> Result<Vec<f64>>>;
 
 impl BenchCase {
     /// The workload, if this version knows it.
@@ -227,13 +226,16 @@ pub fn measure(
     };
     let measured = (|| {
         let _avoided = kernels::avoid(&place.avoid_kernels)?;
-        let work = (workload.prepare)(&case, place)?;
+        let mut work = (workload.prepare)(&case, place)?;
         place.device.synchronize()?;
         let clock = Clock::start(seconds, stop);
-        let millis = (work.steps)(&clock)?;
+        let mut millis = Vec::new();
+        while !clock.is_over() {
+            millis.push(clock::time(|| work.take_whole(&place.device))?);
+        }
         let peak_bytes = memory(&place.device)?.peak_bytes;
         let measured = Measured::new(&millis, work.step, peak_bytes)?;
-        Ok::<_, crate::Error>((measured, work.config))
+        Ok::<_, Error>((measured, work.config))
     })();
     match measured {
         Ok((measured, config)) => BenchRow {
@@ -247,19 +249,27 @@ pub fn measure(
     }
 }
 
-/// Times one function again and again. The device has done all its work after each.
-fn timed(device: &Device, mut step: impl FnMut() -> Result<()> + 'static) -> Steps {
-    let device = device.clone();
-    Box::new(move |clock| {
-        let mut millis = Vec::new();
-        while !clock.is_over() {
-            millis.push(clock::time(|| {
-                step()?;
-                Ok(device.synchronize()?)
-            })?);
-        }
-        Ok(millis)
-    })
+/// Takes a few steps of a case and says where they spend their time and memory. Nothing when `stop` says so.
+///
+/// Errors: [`Error::Data`] where this version does not know the workload, or what went wrong in it.
+pub fn profile(
+    case: &BenchCase,
+    place: &BenchDevice,
+    stop: &dyn Fn() -> bool,
+) -> Result<Option<Profile>> {
+    let unknown = || Error::Data(format!("this version does not know `{}`", case.workload));
+    let workload = case.workload().ok_or_else(unknown)?;
+    let _avoided = kernels::avoid(&place.avoid_kernels)?;
+    let mut work = (workload.prepare)(case, place)?;
+    profile_steps(&place.device, &mut || work.take_whole(&place.device), stop)
+}
+
+impl Work {
+    /// Takes a step, after which the device has done all its work.
+    fn take_whole(&mut self, device: &Device) -> Result<()> {
+        (self.take)()?;
+        Ok(device.synchronize()?)
+    }
 }
 
 /// The only variation of a workload that has none.

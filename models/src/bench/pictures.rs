@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::{
     BenchCase, BenchDevice, Clock, Size, StepWork, Unit, Variation, Work, Workload, just_one,
-    learning::refuse_what_does_not_fit, timed,
+    learning::refuse_what_does_not_fit,
 };
 use crate::{
     Error, Result,
@@ -107,6 +107,7 @@ fn learn(case: &BenchCase, place: &BenchDevice) -> Result<Work> {
     let estimated_bytes = estimate.bytes();
     refuse_what_does_not_fit(estimated_bytes, place)?;
     let mut task = PictureTask::new(&plan, &RunPlace::bare(&place.device), set)?;
+    let mut state = TrainState::new(&plan, &task)?;
     Ok(Work {
         step: StepWork {
             amount: plan.run.batch.rows as f64,
@@ -115,12 +116,7 @@ fn learn(case: &BenchCase, place: &BenchDevice) -> Result<Work> {
             ..StepWork::default()
         },
         config: config(&plan),
-        steps: Box::new(move |clock| {
-            let mut state = TrainState::new(&plan, &task)?;
-            try_steps(&plan.run, &mut task, &mut state, Clock::most(), &|| {
-                clock.is_over()
-            })
-        }),
+        take: Box::new(move || try_steps(&plan.run, &mut task, &mut state, 1, &|| false).map(drop)),
     })
 }
 
@@ -136,7 +132,7 @@ fn load(case: &BenchCase, place: &BenchDevice) -> Result<Work> {
             ..StepWork::default()
         },
         config: config(&plan),
-        steps: timed(&place.device, move || {
+        take: Box::new(move || {
             loader.batch(number, &device)?;
             number += 1;
             Ok(())

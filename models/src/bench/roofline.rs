@@ -7,7 +7,7 @@ use candle_core::Tensor;
 
 use super::{
     BANDWIDTH, BenchCase, BenchDevice, MATMUL, Size, StepWork, Unit, Variation, Work, Workload,
-    just_one, measure, size::RepeatedWeights, timed,
+    just_one, measure, size::RepeatedWeights,
 };
 use crate::{
     Result,
@@ -83,7 +83,7 @@ fn multiply(case: &BenchCase, place: &BenchDevice) -> Result<Work> {
             ..StepWork::default()
         },
         config: format!("{side} x {side}"),
-        steps: timed(&place.device, move || {
+        take: Box::new(move || {
             for _ in 0..products {
                 linear(&left, &right, None)?;
             }
@@ -110,7 +110,7 @@ fn read_and_write(case: &BenchCase, place: &BenchDevice) -> Result<Work> {
             ..StepWork::default()
         },
         config: format!("{} million numbers", count >> 20),
-        steps: timed(&place.device, move || add(&left, &right).map(drop)),
+        take: Box::new(move || add(&left, &right).map(drop)),
     })
 }
 

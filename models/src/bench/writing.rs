@@ -4,7 +4,7 @@ use candle_core::{DType, Device};
 
 use super::{
     BenchCase, BenchDevice, StepWork, Unit, Work, Workload, just_one,
-    learning::refuse_what_does_not_fit, size::RepeatedWeights, timed,
+    learning::refuse_what_does_not_fit, size::RepeatedWeights,
 };
 use crate::{
     Result,
@@ -58,7 +58,7 @@ fn read(case: &BenchCase, place: &BenchDevice) -> Result<Work> {
             ..StepWork::default()
         },
         config: format!("{}, {length} tokens", case.size.shape_name()),
-        steps: timed(&place.device, move || {
+        take: Box::new(move || {
             let mut cache = decoder.new_cache();
             next(&decoder, &tokens, &mut cache).map(drop)
         }),
@@ -78,7 +78,7 @@ fn write(case: &BenchCase, place: &BenchDevice) -> Result<Work> {
             estimated_bytes: Some(estimated_bytes),
         },
         config: format!("{}, after {BEFORE} tokens", case.size.shape_name()),
-        steps: timed(&place.device, move || {
+        take: Box::new(move || {
             cache.truncate(BEFORE);
             next(&decoder, &first, &mut cache).map(drop)
         }),

@@ -9,7 +9,7 @@ use std::{
 use clap::ValueEnum;
 use console::style;
 use models::{
-    bench::Unit,
+    bench::{Size, Unit},
     device::RequestedDevice,
     figures::{bytes, count, counted, duration},
     profile::{Ceilings, Span},
@@ -25,7 +25,7 @@ use super::{
     train::{has_its_model, refuse_what_does_not_fit},
 };
 use crate::{
-    host::{Host, trial::Profiled},
+    host::{Host, bench::words_of_case, trial::Profiled},
     store::{benchmarks::rate, run_file, runs},
     wire::error::{AppError, Result},
 };
@@ -37,14 +37,21 @@ Examples:
   anneal profile run.yaml                    take a few steps of a run that was not started
   anneal profile my-run --by memory          the same for a run that was, by what each operation keeps
   anneal profile run.yaml --set batch.rows=8 --trace step.json    write a timeline for https://ui.perfetto.dev
-  anneal profile SmolLM2-135M --chat         read a prompt and write some tokens")]
+  anneal profile SmolLM2-135M --chat         read a prompt and write some tokens
+  anneal profile lora_step --bench           take steps of a case of the benchmark, on random data")]
 pub(super) struct Arguments {
-    /// A run file, or the id of a run. Nothing of it is changed. With `--chat` a run or a model.
+    /// A run file, or the id of a run. Nothing of it is changed. With `--chat` a run or a model, with `--bench` a workload.
     #[arg(value_name = "RUN_FILE|RUN|MODEL")]
     run: String,
     /// Instead of a training step, profile an answer: reading a prompt, and writing a token after it.
     #[arg(long, conflicts_with_all = ["set", "trace"])]
     chat: bool,
+    /// Instead of a run, profile a workload of the benchmark: lora_step, generation and so on.
+    #[arg(long, conflicts_with_all = ["set", "chat"])]
+    bench: bool,
+    /// Size of the model of a workload: small, medium or large.
+    #[arg(long, value_name = "SIZE", requires = "bench")]
+    size: Option<Size>,
     /// auto, cpu, metal, cuda, or cuda:1 for the second one.
     #[arg(long, value_name = "DEVICE")]
     device: Option<RequestedDevice>,
@@ -72,10 +79,25 @@ enum By {
 }
 
 pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Result<Ended> {
-    match arguments.chat {
-        true => answer(&arguments, host, terminal),
-        false => step(&arguments, host, terminal),
+    match (arguments.chat, arguments.bench) {
+        (true, _) => answer(&arguments, host, terminal),
+        (_, true) => workload(&arguments, host, terminal),
+        _ => step(&arguments, host, terminal),
     }
+}
+
+/// Profiles a workload of the benchmark.
+fn workload(arguments: &Arguments, host: &Host, terminal: &Terminal) -> Result<Ended> {
+    let interrupts = count_interrupts()?;
+    terminal.note("taking a few steps …");
+    let stop = || interrupts.load(Ordering::SeqCst) > 0;
+    let (name, size) = (&arguments.run, arguments.size);
+    let profiled = host.profile_workload(name, size, arguments.device, &stop)?;
+    let Some((case, profiled)) = profiled else {
+        return Ok(Ended::Stopped);
+    };
+    let what = format!("A step of {} takes", words_of_case(&case));
+    tell(&what, &profiled, arguments, terminal)
 }
 
 /// Profiles an answer of a model.
@@ -161,7 +183,16 @@ fn step(arguments: &Arguments, host: &Host, terminal: &Terminal) -> Result<Ended
     if let Some(warning) = &tried.warning {
         terminal.warn(warning);
     }
-    let Profiled { profile, ceilings } = &tried.found;
+    tell("A step takes", &tried.found, arguments, terminal)
+}
+
+/// Shows a profile, and writes its timeline where that was asked for.
+fn tell(
+    what: &str,
+    Profiled { profile, ceilings }: &Profiled,
+    arguments: &Arguments,
+    terminal: &Terminal,
+) -> Result<Ended> {
     if let Some(path) = &arguments.trace {
         let written = fs::write(path, trace(&profile.spans).to_string());
         written.map_err(AppError::file("write the timeline", path))?;
@@ -171,7 +202,7 @@ fn step(arguments: &Arguments, host: &Host, terminal: &Terminal) -> Result<Ended
         return Ok(Ended::Done);
     }
     let ceilings = ceilings.as_ref();
-    show("A step takes", profile, ceilings, arguments.by, terminal);
+    show(what, profile, ceilings, arguments.by, terminal);
     note_best(ceilings, terminal);
     if let Some(path) = &arguments.trace {
         terminal.note(format_args!(

@@ -1,7 +1,7 @@
 //! The benchmark: every case in an engine of its own, on each device, in each dtype that passed the device check.
 
 use std::{
-    thread,
+    slice, thread,
     time::{Duration, Instant},
 };
 
@@ -14,7 +14,7 @@ use models::{
     },
 };
 
-use super::Host;
+use super::{Host, trial::Profiled};
 use crate::{
     jobs::engine::Engine,
     power::supply::Power,
@@ -231,6 +231,46 @@ impl Host {
             sustained,
             rows,
         })
+    }
+
+    /// Profiles what is usual of a workload on a device. Returns the case with where it spends its time and memory, or nothing when it
+    /// was stopped.
+    pub(crate) fn profile_workload(
+        &self,
+        name: &str,
+        size: Option<Size>,
+        device: Option<RequestedDevice>,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Option<(BenchCase, Profiled)>> {
+        refuse_unknown(&[name.to_owned()])?;
+        let device = self
+            .choose_device(device, true, &self.devices.found())?
+            .device;
+        let size = size.unwrap_or_else(|| size_for(slice::from_ref(&device)));
+        let checked = self.checked_for(&device, &mut |_| {}, stop)?;
+        let plan = Plan::new(device, size, &[name.to_owned()], checked);
+        // As for advice: the last of what is computed in is the narrowest, the last of rows the most.
+        let mut cases = plan.cases.into_iter().rev();
+        let Some(case) = cases.find(|case| case.workload == name) else {
+            return Err(AppError::failed(format!(
+                "`{name}` is not for {}",
+                plan.device.name
+            )));
+        };
+        crate::store::make_folder_of(&self.paths.check_log)?;
+        let mut engine = Engine::start(plan.device.kind, Some(&self.paths.check_log))?;
+        engine.limit(TIMEOUT);
+        let ask = Ask::ProfileCase {
+            case: case.clone(),
+            device: plan.device.requested(),
+            avoid_kernels: plan.checked.composed,
+        };
+        let _in_use = self.use_device(plan.device.requested(), Work::Benchmark);
+        let profiled = engine.ask_for(&ask, &mut Profiled::heard, stop)?;
+        match profiled {
+            None if !stop() => Err(AppError::failed("the engine said nothing of the case")),
+            profiled => Ok(profiled.map(|it| (case, it))),
+        }
     }
 
     /// Measures a case in an engine of its own. One that ends its engine is a row too.

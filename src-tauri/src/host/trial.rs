@@ -67,6 +67,19 @@ pub(crate) struct Profiled {
     pub(crate) ceilings: Option<Ceilings>,
 }
 
+impl Profiled {
+    /// What an engine says of it.
+    pub(super) fn heard(reply: Reply) -> Option<Self> {
+        match reply {
+            Reply::Profiled { profile, ceilings } => Some(Self {
+                profile: *profile,
+                ceilings,
+            }),
+            _ => None,
+        }
+    }
+}
+
 impl Host {
     /// Takes a few steps of a plan in an engine of their own. Returns what the run will take, or nothing when it was
     /// stopped.
@@ -91,14 +104,7 @@ impl Host {
         stop: &dyn Fn() -> bool,
     ) -> Result<Option<Tried<Profiled>>> {
         let ask = |plan, folder| Ask::Profile { plan, folder };
-        let hear = |reply| match reply {
-            Reply::Profiled { profile, ceilings } => Some(Profiled {
-                profile: *profile,
-                ceilings,
-            }),
-            _ => None,
-        };
-        self.in_trial(plan, ask, hear, stop)
+        self.in_trial(plan, ask, Profiled::heard, stop)
     }
 
     /// Asks an engine of its own for something about a plan of which nothing is kept. Returns its answer, or nothing

@@ -2,11 +2,26 @@
 
 use models::{
     bench::{self, BenchCase, BenchDevice, BenchRow},
-    device::{self, RequestedDevice},
+    device::{self, RequestedDevice, dtype::Dtype},
+    profile::Ceilings,
+    train::profile::Profile,
 };
 
 use super::choose;
 use crate::wire::error::Result;
+
+/// Says where a case spends its time and memory, and what the device could do at best. Nothing when it was stopped.
+pub(super) fn profile(
+    case: &BenchCase,
+    device: RequestedDevice,
+    avoid_kernels: Vec<String>,
+    stop: &dyn Fn() -> bool,
+) -> Result<Option<(Profile, Option<Ceilings>)>> {
+    let place = place(device, avoid_kernels)?;
+    let profile = bench::profile(case, &place, stop)?;
+    let dtype = case.dtype.unwrap_or(Dtype::F32);
+    Ok(profile.map(|profile| (profile, bench::ceilings(&place, dtype, stop))))
+}
 
 /// Measures a case for so many seconds.
 pub(super) fn measure(
@@ -16,11 +31,15 @@ pub(super) fn measure(
     seconds: f64,
     stop: &dyn Fn() -> bool,
 ) -> Result<BenchRow> {
+    let place = place(device, avoid_kernels)?;
+    Ok(bench::measure(case, &place, seconds, stop))
+}
+
+fn place(device: RequestedDevice, avoid_kernels: Vec<String>) -> Result<BenchDevice> {
     let choice = choose(device, true)?;
-    let place = BenchDevice {
+    Ok(BenchDevice {
         device: device::open(&choice)?,
         choice,
         avoid_kernels,
-    };
-    Ok(bench::measure(case, &place, seconds, stop))
+    })
 }

@@ -227,7 +227,11 @@ fn obey(ask: Ask, open: &mut Option<Open>, control: &ControlState) -> Result<()>
             *open = None;
             read_states(ask, control)
         }
-        Ask::Check { .. } | Ask::CheckFallback { .. } | Ask::TryKind { .. } | Ask::Bench { .. } => {
+        Ask::Check { .. }
+        | Ask::CheckFallback { .. }
+        | Ask::TryKind { .. }
+        | Ask::Bench { .. }
+        | Ask::ProfileCase { .. } => {
             *open = None;
             try_device(ask, control)
         }
@@ -489,6 +493,19 @@ fn try_device(ask: Ask, control: &ControlState) -> Result<()> {
             let stop = || control.stop();
             let row = bench::measure(case, device, avoid_kernels, seconds, &stop)?;
             send(&Reply::Measured { row: Box::new(row) });
+            Ok(())
+        }
+        Ask::ProfileCase {
+            case,
+            device,
+            avoid_kernels,
+        } => {
+            let stop = || control.stop();
+            if let Some((profile, ceilings)) = bench::profile(&case, device, avoid_kernels, &stop)?
+            {
+                let profile = Box::new(profile);
+                send(&Reply::Profiled { profile, ceilings });
+            }
             Ok(())
         }
         _ => Ok(()),

@@ -58,6 +58,12 @@ pub(crate) enum Ask {
         /// Where it may write what it saves for a moment.
         folder: PathBuf,
     },
+    /// Take a few steps of a case of the benchmark and say where they spend their time and memory.
+    ProfileCase {
+        case: bench::BenchCase,
+        device: RequestedDevice,
+        avoid_kernels: Vec<String>,
+    },
     /// Open the model in a folder to chat with.
     OpenChat {
         folder: PathBuf,
