@@ -12,6 +12,10 @@ use candle_core::quantized::GgmlDType;
 use super::product::Output;
 
 /// One product: x [i] with a weight [o, i].
+#[cfg_attr(
+    not(target_arch = "x86_64"),
+    expect(dead_code, reason = "nothing is rounded there")
+)]
 pub(super) struct Product<'a> {
     /// [o].
     pub(super) y: &'a mut [f32],

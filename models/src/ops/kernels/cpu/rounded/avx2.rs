@@ -192,9 +192,9 @@ impl Sum {
         x: Groups<8>,
     ) {
         let scales = stored(_mm256_mul_ps(scales, load_numbers(x.scales)));
-        for group in 0..8 {
+        for (group, scale) in scales.into_iter().enumerate() {
             let pairs = _mm256_maddubs_epi16(codes(group), load(&x.codes[group]));
-            self.add_pairs(group % 2, pairs, _mm256_set1_ps(scales[group]));
+            self.add_pairs(group % 2, pairs, _mm256_set1_ps(scale));
         }
         self.least = _mm256_fmadd_ps(least, load_numbers(x.sums), self.least);
     }
