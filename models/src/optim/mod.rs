@@ -280,15 +280,9 @@ impl Optimizer {
     ///
     /// The tensors share memory with the optimizer: save or copy them before the next step.
     pub fn state(&self) -> Result<BTreeMap<String, Tensor>> {
-        let mut state = BTreeMap::new();
-        for group in &self.groups {
-            for (kept, vector) in group.rule.state().iter().zip(&group.state) {
-                for named in group.flat.by_name(vector, kept.form) {
-                    let (name, tensor) = named?;
-                    state.insert(format!("{name}.{}", kept.name), tensor);
-                }
-            }
-        }
+        let own = self.kept()?.into_iter();
+        let own = own.filter_map(|it| Some((it.name, it.tensor?)));
+        let mut state: BTreeMap<String, Tensor> = own.collect();
         let step = i64::try_from(self.step).unwrap_or(i64::MAX);
         state.insert(STEP.to_owned(), Tensor::new(step, &Device::Cpu)?);
         Ok(state)
