@@ -220,13 +220,9 @@ pub fn measure(
     seconds: f64,
     stop: &dyn Fn() -> bool,
 ) -> BenchRow {
-    let Some(workload) = case.workload() else {
-        let problem = format!("this version does not know `{}`", case.workload);
-        return BenchRow::not_measured(case, problem);
-    };
     let measured = (|| {
         let _avoided = kernels::avoid(&place.avoid_kernels)?;
-        let mut work = (workload.prepare)(&case, place)?;
+        let (unit, mut work) = prepare(&case, place)?;
         place.device.synchronize()?;
         let clock = Clock::start(seconds, stop);
         let mut millis = Vec::new();
@@ -235,13 +231,13 @@ pub fn measure(
         }
         let peak_bytes = memory(&place.device)?.peak_bytes;
         let measured = Measured::new(&millis, work.step, peak_bytes)?;
-        Ok::<_, Error>((measured, work.config))
+        Ok::<_, Error>((measured, work.config, unit))
     })();
     match measured {
-        Ok((measured, config)) => BenchRow {
+        Ok((measured, config, unit)) => BenchRow {
             case,
             config,
-            unit: workload.unit,
+            unit,
             measured: Some(measured),
             problem: None,
         },
@@ -257,11 +253,16 @@ pub fn profile(
     place: &BenchDevice,
     stop: &dyn Fn() -> bool,
 ) -> Result<Option<Profile>> {
+    let _avoided = kernels::avoid(&place.avoid_kernels)?;
+    let (_, mut work) = prepare(case, place)?;
+    profile_steps(&place.device, &mut || work.take_whole(&place.device), stop)
+}
+
+/// A case that is ready to be timed, and what of it is counted.
+fn prepare(case: &BenchCase, place: &BenchDevice) -> Result<(Unit, Work)> {
     let unknown = || Error::Data(format!("this version does not know `{}`", case.workload));
     let workload = case.workload().ok_or_else(unknown)?;
-    let _avoided = kernels::avoid(&place.avoid_kernels)?;
-    let mut work = (workload.prepare)(case, place)?;
-    profile_steps(&place.device, &mut || work.take_whole(&place.device), stop)
+    Ok((workload.unit, (workload.prepare)(case, place)?))
 }
 
 impl Work {

@@ -17,7 +17,7 @@ pub(super) fn profile(
     avoid_kernels: Vec<String>,
     stop: &dyn Fn() -> bool,
 ) -> Result<Option<(Profile, Option<Ceilings>)>> {
-    let place = place(device, avoid_kernels)?;
+    let place = place(device, true, avoid_kernels)?;
     let profile = bench::profile(case, &place, stop)?;
     let dtype = case.dtype.unwrap_or(Dtype::F32);
     Ok(profile.map(|profile| (profile, bench::ceilings(&place, dtype, stop))))
@@ -31,12 +31,17 @@ pub(super) fn measure(
     seconds: f64,
     stop: &dyn Fn() -> bool,
 ) -> Result<BenchRow> {
-    let place = place(device, avoid_kernels)?;
+    let place = place(device, true, avoid_kernels)?;
     Ok(bench::measure(case, &place, seconds, stop))
 }
 
-fn place(device: RequestedDevice, avoid_kernels: Vec<String>) -> Result<BenchDevice> {
-    let choice = choose(device, true)?;
+/// The device that is measured, open.
+pub(super) fn place(
+    device: RequestedDevice,
+    strict: bool,
+    avoid_kernels: Vec<String>,
+) -> Result<BenchDevice> {
+    let choice = choose(device, strict)?;
     Ok(BenchDevice {
         device: device::open(&choice)?,
         choice,

@@ -10,7 +10,7 @@ use std::{
 };
 
 use models::{
-    bench::{self, BenchDevice},
+    bench,
     checkpoint::keep::{Checkpoint, Checkpoints},
     device::{
         self, Choice,
@@ -34,7 +34,7 @@ use models::{
 
 #[cfg(debug_assertions)]
 use super::fault::{Faults, Faulty};
-use super::{choose, pace::Pace, several, watchdog::Watchdog};
+use super::{bench::place as bench_place, choose, pace::Pace, several, watchdog::Watchdog};
 use crate::{
     power::supply::Power,
     ranks::meet::Meeting,
@@ -148,12 +148,7 @@ pub(super) fn profile_steps(
     folder: &Path,
     stop: &dyn Fn() -> bool,
 ) -> Result<Option<(Profile, Option<Ceilings>)>> {
-    let choice = choose(run.device, run.strict)?;
-    let place = BenchDevice {
-        device: device::open(&choice)?,
-        choice,
-        avoid_kernels: run.avoid_kernels.clone(),
-    };
+    let place = bench_place(run.device, run.strict, run.avoid_kernels.clone())?;
     let dtype = run.dtype.compute;
     let profile = with_kind!(TaskPlan, task, K, task => {
         let plan = TrainPlan { run, task };

@@ -22,12 +22,14 @@ use std::{
 use models::{
     data::starter::Exchange,
     device::{self, Checked, RequestedDevice},
+    profile::Ceilings,
     tasks::{
         picture::classifier::Classifier,
         probe::{capture::Capture, folder::WRITTEN_BY, states_identity::identities},
         puzzle::solve::Solver,
         starter,
     },
+    train::profile::Profile,
 };
 
 use super::{
@@ -205,10 +207,7 @@ fn obey(ask: Ask, open: &mut Option<Open>, control: &ControlState) -> Result<()>
         Ask::Profile { plan, folder } => {
             *open = None;
             let profiled = train::profile_steps(*plan, &folder, &|| control.stop())?;
-            if let Some((profile, ceilings)) = profiled {
-                let profile = Box::new(profile);
-                send(&Reply::Profiled { profile, ceilings });
-            }
+            tell_profile(profiled);
             Ok(())
         }
         Ask::OpenChat { .. }
@@ -501,14 +500,18 @@ fn try_device(ask: Ask, control: &ControlState) -> Result<()> {
             avoid_kernels,
         } => {
             let stop = || control.stop();
-            if let Some((profile, ceilings)) = bench::profile(&case, device, avoid_kernels, &stop)?
-            {
-                let profile = Box::new(profile);
-                send(&Reply::Profiled { profile, ceilings });
-            }
+            tell_profile(bench::profile(&case, device, avoid_kernels, &stop)?);
             Ok(())
         }
         _ => Ok(()),
+    }
+}
+
+/// Says where steps spent their time and memory, unless they were stopped.
+fn tell_profile(profiled: Option<(Profile, Option<Ceilings>)>) {
+    if let Some((profile, ceilings)) = profiled {
+        let profile = Box::new(profile);
+        send(&Reply::Profiled { profile, ceilings });
     }
 }
 
