@@ -130,7 +130,7 @@ impl Drop for Rounding {
 /// Lets one row be rounded, where that is faster: for writing, of which nothing is learned.
 pub(crate) fn round() -> Rounding {
     Rounding {
-        before: ROUNDS.replace(true),
+        before: ROUNDS.replace(cpu::can_round()),
         thread: PhantomData,
     }
 }

@@ -450,6 +450,19 @@ mod avx2 {
     }
 }
 
+/// The kinds of blocks that are here.
+#[cfg(test)]
+pub(super) const KINDS: [GgmlDType; 8] = [
+    GgmlDType::Q4_0,
+    GgmlDType::Q4_1,
+    GgmlDType::Q5_0,
+    GgmlDType::Q5_1,
+    GgmlDType::Q8_0,
+    GgmlDType::Q4K,
+    GgmlDType::Q5K,
+    GgmlDType::Q6K,
+];
+
 #[cfg(test)]
 mod tests {
     use candle_core::{DType, Device, Tensor, quantized::QTensor};
@@ -459,16 +472,7 @@ mod tests {
 
     #[test]
     fn numbers_have_the_bits_that_the_library_gives_them() {
-        for dtype in [
-            GgmlDType::Q4_0,
-            GgmlDType::Q4_1,
-            GgmlDType::Q5_0,
-            GgmlDType::Q5_1,
-            GgmlDType::Q8_0,
-            GgmlDType::Q4K,
-            GgmlDType::Q5K,
-            GgmlDType::Q6K,
-        ] {
+        for dtype in KINDS {
             let numbers = normal(7, &[3, 2 * LARGE]).to_dtype(DType::F32).unwrap();
             // Scales of every size, subnormal ones too.
             let sizes = Tensor::new(&[[1f32], [1e-6], [3e4]], &Device::Cpu).unwrap();

@@ -14,13 +14,13 @@ use crate::{
         kernels::{
             Kernel,
             cpu::{
-                Numbers, block_rows,
+                Numbers,
                 blocks::{self, Block, widen_row, with_block},
                 each, fetch_ahead, filled,
                 math::dot_in,
                 product::{Matrix, Output, Size, Stored, multiply_on_threads, widened},
                 rounded::{self, Product},
-                tensor, try_filled, with_scratch,
+                rows_of_task, tensor, try_filled, with_scratch,
             },
             enabled, rounds,
         },
@@ -393,7 +393,7 @@ fn project_few(
     output: Output,
 ) {
     let depth = size.depth;
-    let block = 4 * block_rows(depth);
+    let block = rows_of_task(depth);
     let by_column = filled(size.rows * size.columns, |out| {
         let tasks: Vec<_> = out.chunks_mut(block * size.rows).enumerate().collect();
         each(tasks, size.columns * depth, |(index, out)| {

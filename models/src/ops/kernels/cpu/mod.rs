@@ -188,6 +188,16 @@ pub(crate) fn fetch_ahead<T>(row: &[T]) {
     let _ = row;
 }
 
+/// Whether one row can be rounded to eight bits on this processor: see [`rounded`].
+pub(crate) fn can_round() -> bool {
+    rounded::is_here()
+}
+
+/// Rows of `width` numbers in one task of a product of few rows: several blocks, since each takes little time.
+fn rows_of_task(width: usize) -> usize {
+    4 * block_rows(width)
+}
+
 /// Rows of `width` numbers in one block.
 pub(crate) fn block_rows(width: usize) -> usize {
     (BLOCK / width.max(1)).max(1)

@@ -29,14 +29,14 @@ pub(super) struct Product<'a> {
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
 pub(super) fn project(x: &[f32], products: Vec<Product>) -> bool {
-    use super::{block_rows, each, fetch_ahead};
+    use super::{each, fetch_ahead, rows_of_task};
 
     let dots: Option<Vec<_>> = products.iter().map(|it| avx2::dot(it.dtype)).collect();
     let (Some(dots), true) = (dots, avx2::is_here()) else {
         return false;
     };
     let outputs: usize = products.iter().map(|it| it.y.len()).sum();
-    let rows = ROWS_OF_A_TASK * block_rows(x.len());
+    let rows = rows_of_task(x.len());
     // Safety: the processor has what they need.
     let rounded = unsafe { avx2::rounded(x) };
     let mut tasks = Vec::new();
@@ -64,14 +64,18 @@ pub(super) fn project(x: &[f32], products: Vec<Product>) -> bool {
     true
 }
 
+/// Whether it can be done here, of the kinds of blocks that there are.
+pub(super) fn is_here() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return avx2::is_here();
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
+
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) fn project(_: &[f32], _: Vec<Product>) -> bool {
     false
 }
-
-/// A task has so many times the rows of another, since each takes less time.
-#[cfg(target_arch = "x86_64")]
-const ROWS_OF_A_TASK: usize = 4;
 
 #[cfg(all(test, target_arch = "x86_64"))]
 #[allow(unsafe_code)]
@@ -79,7 +83,8 @@ mod tests {
     use candle_core::{DType, Device, Tensor, quantized::QTensor};
 
     use super::{
-        avx2::{dot, is_here, rounded},
+        super::blocks::KINDS,
+        avx2::{dot, rounded},
         *,
     };
     use crate::ops::testing::normal;
@@ -101,16 +106,7 @@ mod tests {
         for (x, meant) in x.iter().zip(&meant) {
             assert!((f64::from(*x) - meant).abs() < 0.02, "{x} {meant}");
         }
-        for dtype in [
-            GgmlDType::Q4_0,
-            GgmlDType::Q4_1,
-            GgmlDType::Q5_0,
-            GgmlDType::Q5_1,
-            GgmlDType::Q8_0,
-            GgmlDType::Q4K,
-            GgmlDType::Q5K,
-            GgmlDType::Q6K,
-        ] {
+        for dtype in KINDS {
             let dot = dot(dtype).unwrap();
             let weights = normal(7, &[3, 512]).to_dtype(DType::F32).unwrap();
             let sizes = Tensor::new(&[[1f32], [1e-3], [1e3]], &Device::Cpu).unwrap();

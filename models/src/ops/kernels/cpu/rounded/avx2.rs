@@ -324,48 +324,53 @@ fn small<const BYTES: usize>(
     sum.total() + others
 }
 
+/// The same, where a code of `zero` is 0.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn around_zero<const BYTES: usize>(
+    row: &[u8],
+    x: &Rounded,
+    zero: f32,
+    fifth: impl Fn(&[u8; BYTES]) -> __m256i,
+) -> f32 {
+    let least = |_: &_, scales| _mm256_mul_ps(scales, _mm256_set1_ps(-zero));
+    small(row, x, least, |_, scale| -zero * scale, fifth)
+}
+
+/// The same, where the smallest number follows the scale.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn from_least<const BYTES: usize>(
+    row: &[u8],
+    x: &Rounded,
+    fifth: impl Fn(&[u8; BYTES]) -> __m256i,
+) -> f32 {
+    let least = |blocks: &_, _| halves_at(blocks, 2);
+    small(row, x, least, |block, _| half(&block[2..]), fifth)
+}
+
 #[target_feature(enable = "avx2,fma,f16c")]
 fn q4_0(row: &[u8], x: &Rounded) -> f32 {
-    small::<18>(
-        row,
-        x,
-        |_, scales| _mm256_mul_ps(scales, _mm256_set1_ps(-8.0)),
-        |_, scale| -8.0 * scale,
-        |_| _mm256_set1_epi8(0),
-    )
+    around_zero::<18>(row, x, 8.0, |_| _mm256_set1_epi8(0))
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
 fn q4_1(row: &[u8], x: &Rounded) -> f32 {
-    small::<20>(
-        row,
-        x,
-        |blocks, _| halves_at(blocks, 2),
-        |block, _| half(&block[2..]),
-        |_| _mm256_set1_epi8(0),
-    )
+    from_least::<20>(row, x, |_| _mm256_set1_epi8(0))
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
 fn q5_0(row: &[u8], x: &Rounded) -> f32 {
-    small::<22>(
-        row,
-        x,
-        |_, scales| _mm256_mul_ps(scales, _mm256_set1_ps(-16.0)),
-        |_, scale| -16.0 * scale,
-        |block| fifth_bits(&[block[2], block[3], block[4], block[5]]),
-    )
+    around_zero::<22>(row, x, 16.0, |block| {
+        fifth_bits(&[block[2], block[3], block[4], block[5]])
+    })
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
 fn q5_1(row: &[u8], x: &Rounded) -> f32 {
-    small::<24>(
-        row,
-        x,
-        |blocks, _| halves_at(blocks, 2),
-        |block, _| half(&block[2..]),
-        |block| fifth_bits(&[block[4], block[5], block[6], block[7]]),
-    )
+    from_least::<24>(row, x, |block| {
+        fifth_bits(&[block[4], block[5], block[6], block[7]])
+    })
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
