@@ -42,6 +42,24 @@ impl Random {
         result
     }
 
+    /// Passes over 2^128 draws, so that what two generators draw does not overlap (the jump of its authors).
+    pub fn jump(&mut self) {
+        const JUMP: [u64; 4] = [
+            0x180e_c6d3_3cfd_0aba,
+            0xd5a6_1266_f0c9_392c,
+            0xa958_2618_e03f_c9aa,
+            0x39ab_dc45_29b1_661c,
+        ];
+        let mut after = [0; 4];
+        for bit in (0..256).map(|at| JUMP[at / 64] >> (at % 64) & 1) {
+            for (after, now) in after.iter_mut().zip(self.state) {
+                *after ^= now * bit;
+            }
+            self.bits();
+        }
+        self.state = after;
+    }
+
     /// A number from 0 up to and without 1.
     pub fn uniform(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64
@@ -113,6 +131,16 @@ mod tests {
         assert_eq!(
             drawn,
             [41943041, 58720359, 3588806011781223, 3591011842654386]
+        );
+        // As rand_xoshiro 0.7 does after its own jump.
+        let mut random = Random {
+            state: [1, 2, 3, 4],
+        };
+        random.jump();
+        let drawn = [random.bits(), random.bits()];
+        assert_eq!(
+            drawn,
+            [17_043_750_140_134_683_703, 2_364_973_248_208_838_314]
         );
     }
 

@@ -1,9 +1,13 @@
 //! Weights of an untrained model: drawn from the seed and the tensor's name, so the order of asking changes nothing.
 
 use candle_core::{DType, Device, Tensor};
+use rayon::prelude::*;
 
 use super::{Initial, WeightRequest, Weights};
 use crate::{Result, parameters::tensor_from_host, random::Random};
+
+/// So many numbers are drawn one after the other, and others at the same time.
+const PART: usize = 1 << 20;
 
 /// Draws every weight it is asked for.
 #[derive(Debug, Clone)]
@@ -38,10 +42,29 @@ impl InitialWeights {
         }
     }
 
-    fn uniform(&self, name: &str, count: usize, bound: f64) -> Vec<f32> {
+    /// Draws so many numbers, on all cores: the same on any number of them.
+    fn draw(&self, name: &str, count: usize, one: impl Fn(&mut Random) -> f64 + Sync) -> Vec<f32> {
+        let mut numbers = vec![0.0; count];
         let mut random = Random::for_purpose(self.seed, name);
-        let draw = |_| ((random.uniform() * 2.0 - 1.0) * bound) as f32;
-        (0..count).map(draw).collect()
+        let parts: Vec<_> = numbers
+            .chunks_mut(PART)
+            .map(|part| {
+                let own = random.clone();
+                random.jump();
+                (part, own)
+            })
+            .collect();
+        parts.into_par_iter().for_each(|(part, mut random)| {
+            for number in part {
+                *number = one(&mut random) as f32;
+            }
+        });
+        numbers
+    }
+
+    fn uniform(&self, name: &str, count: usize, bound: f64) -> Vec<f32> {
+        let one = |random: &mut Random| (random.uniform() * 2.0 - 1.0) * bound;
+        self.draw(name, count, one)
     }
 }
 
@@ -63,11 +86,9 @@ impl Weights for InitialWeights {
         let count = request.shape.iter().product();
         let numbers = match request.initial {
             Initial::Constant(number) => vec![number as f32; count],
-            Initial::Truncated(deviation) => {
-                let mut random = Random::for_purpose(self.seed, request.name);
-                let draw = |_| (truncated_normal(&mut random) * deviation) as f32;
-                (0..count).map(draw).collect()
-            }
+            Initial::Truncated(deviation) => self.draw(request.name, count, |random| {
+                truncated_normal(random) * deviation
+            }),
             Initial::Uniform(bound) => self.uniform(request.name, count, bound),
             Initial::Identity(bound) => {
                 let mut numbers = self.uniform(request.name, count, bound);
@@ -75,10 +96,7 @@ impl Weights for InitialWeights {
                 numbers
             }
             Initial::Normal(deviation) => {
-                let mut random = Random::for_purpose(self.seed, request.name);
-                (0..count)
-                    .map(|_| (random.normal() * deviation) as f32)
-                    .collect()
+                self.draw(request.name, count, |random| random.normal() * deviation)
             }
         };
         tensor_from_host(numbers, request.shape, self.dtype, &self.device)
@@ -99,5 +117,20 @@ mod tests {
         let largest = drawn.iter().fold(0.0f64, |most, it| most.max(it.abs()));
         assert!((variance - 1.0).abs() < 0.02, "{variance}");
         assert!((2.27..=2.2737).contains(&largest), "{largest}");
+    }
+
+    #[test]
+    fn a_large_tensor_is_drawn_in_parts_of_which_none_is_like_another() {
+        let weights = InitialWeights::new(5, &Device::Cpu);
+        let one = |random: &mut Random| random.uniform();
+        let whole = weights.draw("w", 2 * PART + 3, one);
+        let mut random = Random::for_purpose(5, "w");
+        for part in whole.chunks(PART) {
+            let mut own = random.clone();
+            random.jump();
+            assert!(part.iter().all(|it| *it == own.uniform() as f32));
+        }
+        assert_ne!(whole[..3], whole[PART..][..3]);
+        assert_eq!(weights.draw("w", 7, one), whole[..7]);
     }
 }
