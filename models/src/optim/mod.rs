@@ -41,7 +41,7 @@ pub use owners::Owners;
 pub use rule::{OwnRule, OwnRules, Rule};
 
 /// The name under which the number of steps taken is saved.
-const STEP: &str = "step";
+pub const STEP: &str = "step";
 
 /// Which weights decay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -314,7 +314,7 @@ impl Optimizer {
         Ok(all)
     }
 
-    /// Continues from a saved state, bit for bit. What others keep is left to them.
+    /// Continues from a saved state, bit for bit. What others keep is left to them. That of before the first step may be [`STEP`] alone.
     ///
     /// Errors: [`Error::Data`] naming a tensor that is missing, left over or of another shape. The optimizer is then
     /// no longer usable.
@@ -330,6 +330,9 @@ impl Optimizer {
         };
         self.step = u64::try_from(*step)
             .map_err(|_| Error::Data(format!("`{STEP}` in the saved state is {step}")))?;
+        if self.step == 0 && state.is_empty() {
+            return self.begin_anew();
+        }
         for group in &self.groups {
             for (kept, vector) in group.rule.state().iter().zip(&group.state) {
                 let suffix = format!(".{}", kept.name);
@@ -344,6 +347,16 @@ impl Optimizer {
             }
         }
         refuse_extra(&state)
+    }
+
+    /// Forgets all steps.
+    fn begin_anew(&mut self) -> Result<()> {
+        for group in &self.groups {
+            for (kept, vector) in group.rule.state().iter().zip(&group.state) {
+                flat::write(vector, &group.flat.zeros(kept.form)?)?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -454,14 +467,9 @@ mod tests {
 
     #[test]
     fn a_saved_state_continues_with_the_same_bits() {
-        for rule in [
-            AdamW::default().into(),
-            Sgd {
-                momentum: 0.9,
-                ..Sgd::default()
-            }
-            .into(),
-        ] {
+        let mut sgd = Sgd::default();
+        sgd.momentum = 0.9;
+        for rule in [AdamW::default().into(), sgd.into()] {
             let golden = golden();
             let gradients = golden_gradients(&golden);
             let (straight, restarted) = (initial_parameters(), initial_parameters());
@@ -482,6 +490,15 @@ mod tests {
                 after.step(&restarted, gradients, 0.1, 1.0).unwrap();
             }
             assert_eq!(numbers_of(&straight), numbers_of(&restarted));
+            // Back to before the first step, with nothing but that.
+            let (again, fresh) = (initial_parameters(), initial_parameters());
+            let mut unused = Optimizer::new(rule, scope, &fresh).unwrap();
+            let mut nothing = unused.state().unwrap();
+            nothing.retain(|name, _| name == STEP);
+            after.load_state(nothing).unwrap();
+            after.step(&again, &gradients[0], 0.1, 1.0).unwrap();
+            unused.step(&fresh, &gradients[0], 0.1, 1.0).unwrap();
+            assert_eq!(numbers_of(&again), numbers_of(&fresh));
         }
     }
 

@@ -119,7 +119,8 @@ impl<'a> Saver<'a> {
         };
         let bytes = when_the_disk_can(step, needed_bytes, &path, observer, &mut attempt)?;
         state.saved();
-        self.last_bytes = Some(bytes);
+        // Before the first step, an optimizer keeps nothing yet.
+        self.last_bytes = Some(bytes).filter(|_| step > 0);
         observer.event(TrainEvent::Saved {
             step,
             path: path.clone(),

@@ -36,7 +36,7 @@ use crate::{
     },
     device::dtype::Dtype,
     optim::{
-        Optimizer, Owners, Rule, adam_atan2::AdamAtan2, adamw::AdamW, ema::Ema, muon::Muon,
+        Optimizer, Owners, Rule, STEP, adam_atan2::AdamAtan2, adamw::AdamW, ema::Ema, muon::Muon,
         sgd::Sgd,
     },
 };
@@ -235,8 +235,9 @@ impl TrainState {
     pub(super) fn gather_for_saving<T: Task>(&mut self, task: &mut T) -> Result<bool> {
         if let Some(together) = &mut self.together {
             task.gather(together)?;
-            if let Some(device) = device_of(task).filter(|_| self.optimizer.owners().are_several())
-            {
+            let is_elsewhere =
+                self.optimizer.owners().are_several() && self.optimizer.steps_taken() > 0;
+            if let Some(device) = device_of(task).filter(|_| is_elsewhere) {
                 self.gathered = together.gather(self.optimizer.kept()?, &device)?;
             }
         }
@@ -266,6 +267,10 @@ impl TrainState {
                 }
             }
             let mut kept = self.optimizer.state()?;
+            if self.optimizer.steps_taken() == 0 {
+                // All else is 0.
+                kept.retain(|name, _| name == STEP);
+            }
             kept.extend(
                 self.gathered
                     .iter()
