@@ -343,7 +343,7 @@ impl Tape {
             ..
         } = self.record.take();
         for (table, rows) in rows {
-            gradients.rows.entry(table).or_default().extend(rows);
+            gradients.note_rows(&table, rows);
         }
         let mut collected: Vec<Option<Tensor>> = vec![None; slots];
         let Some(slot) = &output.slot else {
@@ -416,6 +416,11 @@ impl Gradients {
     /// The rows of a table that were used, in order, where that was noted.
     pub fn rows(&self, table: &str) -> Option<&BTreeSet<u32>> {
         self.rows.get(table)
+    }
+
+    /// Notes that these rows of a table were used.
+    pub fn note_rows(&mut self, table: &str, rows: impl IntoIterator<Item = u32>) {
+        self.rows.entry(table.to_owned()).or_default().extend(rows);
     }
 
     /// All gradients, in the order of their names.

@@ -371,7 +371,7 @@ fn a_run_on_tasks_of_arc_resumes_votes_and_writes_what_is_handed_in() {
         .map(|it| it.name.as_str())
         .collect();
     assert_eq!(names, ["pass@1", "pass@2"]);
-    let all = task.examine(&|| true).unwrap();
+    let all = task.examine(&mut Measuring::alone(&|| true)).unwrap();
     assert_eq!(
         (all[0].name.as_str(), all[0].of),
         ("exact_accuracy_at_end", Some(8))

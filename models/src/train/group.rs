@@ -12,18 +12,17 @@
 //!
 //! Deliberately absent: how ranks find each other, and how they notice that one is gone.
 
+mod adding;
+
 use std::{collections::BTreeMap, time::Instant};
 
 use candle_core::{DType, Device, Tensor};
+use rayon::prelude::*;
 
 use super::{event::RankFigures, share::Share};
 use crate::{
-    Error, Result,
-    device::memory::Memory,
-    optim::KeptTensor,
-    parameters::Parameters,
-    random::stable_hash,
-    tape::{Gradients, Moment},
+    Error, Result, device::memory::Memory, optim::KeptTensor, parameters::Parameters,
+    random::stable_hash, tape::Moment,
 };
 
 /// The words of an exchange, by their places.
@@ -43,12 +42,15 @@ const SENTENCE_BYTES: usize = 512;
 const BYTES_PER_NUMBER: usize = 4;
 
 /// How many numbers are summed to see that sums come out right, and how many different ones there are among them: with 4096 ranks
-/// the sums are exact.
-const PATTERN_NUMBERS: usize = 1 << 20;
+/// the sums are exact. Few would be no measure of how fast a link is.
+const PATTERN_NUMBERS: usize = 1 << 22;
 const PATTERN: usize = 16;
 
 /// A step of which more than this part goes into adding up is worth a word.
 const MOST_OF_A_STEP: f64 = 0.5;
+
+/// So many numbers of a weight are hashed one after the other, and others at the same time.
+const HASHED_NUMBERS: usize = 1 << 16;
 
 /// Tensors that are added up together.
 pub struct Bucket {
@@ -232,17 +234,19 @@ impl Together {
         };
         let expected = pattern((0..world).map(factor).sum());
         let mut is_right = true;
-        // The first connects the devices, so the second says how long one takes.
-        for _ in 0..2 {
+        let mut least_millis = f64::INFINITY;
+        // The first connects the devices, so the others say how long one takes.
+        for _ in 0..3 {
             let own = Tensor::from_vec(pattern(factor(rank)), PATTERN_NUMBERS, device)?;
             device.synchronize()?;
+            self.exchange(GroupControl::default(), None, 0, String::new)?;
             let begun = Instant::now();
-            let sums = self.sum_tensors(vec![own])?;
-            let millis = begun.elapsed().as_secs_f64() * 1e3;
-            self.millis_per_number = Some(millis / PATTERN_NUMBERS as f64);
+            let sums = self.sum_now(vec![own])?;
+            least_millis = least_millis.min(begun.elapsed().as_secs_f64() * 1e3);
             let sum = sums.first().map(|sum| sum.to_vec1::<f32>()).transpose()?;
             is_right &= sum.is_some_and(|sum| sum == expected);
         }
+        self.millis_per_number = Some(least_millis / PATTERN_NUMBERS as f64);
         let wrong = format!(
             "a sum of {PATTERN_NUMBERS} known numbers over {world} ranks came out wrong: set NCCL_P2P_DISABLE=1, so that the cards \
              don’t reach into each other’s memory"
@@ -255,9 +259,15 @@ impl Together {
         let mut hash = step as u64;
         for parameter in parameters.trainable() {
             let numbers = parameter.tensor().flatten_all()?.to_dtype(DType::F32)?;
-            let bytes = numbers.to_vec1::<f32>()?.into_iter();
-            let bytes: Vec<u8> = bytes.flat_map(f32::to_le_bytes).collect();
-            hash = stable_hash(hash, &bytes);
+            let numbers = numbers.to_vec1::<f32>()?;
+            let hash_of = |part: &[f32]| {
+                let bytes: Vec<u8> = part.iter().flat_map(|it| it.to_le_bytes()).collect();
+                stable_hash(0, &bytes)
+            };
+            let parts: Vec<u64> = numbers.par_chunks(HASHED_NUMBERS).map(hash_of).collect();
+            hash = parts
+                .iter()
+                .fold(hash, |all, part| stable_hash(all, &part.to_le_bytes()));
         }
         let differ = || "the ranks begin with other weights or at other steps".to_owned();
         self.exchange(GroupControl::default(), None, hash, differ)
@@ -290,6 +300,10 @@ impl Together {
     pub fn sum_tensors(&mut self, own: Vec<Tensor>) -> Result<Vec<Tensor>> {
         let differ = || "the ranks carry different things".to_owned();
         self.exchange(GroupControl::default(), None, own.len() as u64, differ)?;
+        self.sum_now(own)
+    }
+
+    fn sum_now(&mut self, own: Vec<Tensor>) -> Result<Vec<Tensor>> {
         let bucket = Bucket {
             tensors: own,
             since: None,
@@ -381,63 +395,32 @@ impl Together {
         self.group.sum(own)
     }
 
-    /// Loss and gradients of all ranks, from those that this rank computed or the error that it met. They are there after
-    /// [`Together::wait`]. An error when the weights of the ranks are no longer the same after a step, `done`.
-    ///
-    /// Errors: the own one, or that of another rank. Memory that ran out elsewhere is memory that ran out here too, so that
-    /// all ranks try the step again.
-    pub(super) fn add_up(
-        &mut self,
-        own: Result<(Tensor, Gradients)>,
-        done: usize,
-    ) -> Result<(Tensor, Gradients)> {
-        let separate = |(loss, mut gradients): (Tensor, Gradients)| {
-            gradients.separate()?;
-            Ok((loss, gradients))
-        };
-        let (loss, mut gradients) = match own.and_then(separate) {
-            Ok(own) => own,
-            Err(error) => {
-                let in_pass = !matches!(error, Error::OutOfMemory(_));
-                let how = if error.is_out_of_memory() && in_pass {
-                    RAN_OUT
-                } else {
-                    ENDS
-                };
-                return Err(self.fail(error, how));
-            }
-        };
-        let mut buckets = Vec::new();
-        let mut names = Vec::new();
-        for complete in gradients.take_complete() {
-            let tensors = complete.names.iter();
-            buckets.push(Bucket {
-                tensors: tensors.filter_map(|name| gradients.remove(name)).collect(),
-                since: Some(complete.since),
-            });
-            names.push(complete.names);
-        }
-        let rest: Vec<String> = gradients.iter().map(|(name, _)| name.to_owned()).collect();
-        let tensors = rest.iter().filter_map(|name| gradients.remove(name));
-        buckets.push(Bucket {
-            tensors: tensors.chain([loss]).collect(),
-            since: None,
+    /// What every rank has of something, by rank.
+    pub(super) fn of_each(&mut self, own: &[u8]) -> Result<Vec<Vec<u8>>> {
+        let Share { rank, world } = self.share();
+        let mut bytes = vec![0.0; world];
+        bytes[rank] = own.len() as f64;
+        let bytes = self.sum(bytes)?;
+        let places = bytes.iter().scan(0, |at, bytes| {
+            let from = *at;
+            *at += (*bytes as usize).div_ceil(BYTES_PER_NUMBER);
+            Some(from..*at)
         });
-        names.push(rest);
-
-        let hash = |hash, name: &String| stable_hash(hash, name.as_bytes());
-        let hash = names.iter().fold(self.last_norm, |all, names| {
-            names.iter().fold(stable_hash(all, b"together"), hash)
-        });
-        let differ = || format!("the ranks no longer agree after step {done}");
-        self.heard = Some(self.exchange(self.wanted, None, hash, differ)?);
-        let mut sums = self.group.sum_tensors(buckets)?;
-        let missing = || Error::Data("a sum over the ranks has no loss".to_owned());
-        let loss = sums.last_mut().and_then(Vec::pop).ok_or_else(missing)?;
-        for (name, sum) in names.iter().flatten().zip(sums.into_iter().flatten()) {
-            gradients.add(name, sum)?;
+        let places: Vec<_> = places.collect();
+        let mut numbers = vec![0.0; places.last().map_or(0, |it| it.end)];
+        let own = own.chunks(BYTES_PER_NUMBER);
+        for (number, bytes) in numbers[places[rank].clone()].iter_mut().zip(own) {
+            let mut four = [0; BYTES_PER_NUMBER];
+            four[..bytes.len()].copy_from_slice(bytes);
+            *number = f64::from(u32::from_le_bytes(four));
         }
-        Ok((loss, gradients))
+        let numbers = self.sum(numbers)?;
+        let of = |(place, bytes): (_, &f64)| {
+            let numbers: &[f64] = &numbers[place];
+            let all = numbers.iter().flat_map(|it| (*it as u32).to_le_bytes());
+            all.take(*bytes as usize).collect()
+        };
+        Ok(places.into_iter().zip(&bytes).map(of).collect())
     }
 
     /// Waits until all sums are there, or another rank is gone: reading one would wait without end then.

@@ -61,6 +61,10 @@ fn evaluate<T: Task>(
     let measured = with_average(task, state, |task| {
         task.evaluate(plan.evaluate.batches, &mut measuring)
     });
+    let mut examined = Ok(Vec::new());
+    if matches!(measured, Ok(Some(_))) && state.progress.step == plan.steps {
+        examined = with_average(task, state, |task| Ok(task.examine(&mut measuring)))?;
+    }
     state.together = together;
     let Some(mut evaluation) = measured? else {
         return Ok(false);
@@ -68,13 +72,12 @@ fn evaluate<T: Task>(
     let (step, loss) = (state.progress.step, evaluation.loss);
     let score = task.judged_by().and_then(|name| evaluation.score(name));
     let score = score.filter(|it| it.is_finite());
-    if step == plan.steps && state.share.is_first() {
-        let measured = with_average(task, state, |task| Ok(task.examine(&goes_on)))?;
+    if is_alone {
         let what = "the last step could not be examined";
-        evaluation
-            .metrics
-            .extend(or_warned(measured, what, observer)?);
+        examined = Ok(or_warned(examined, what, observer)?);
     }
+    // The other ranks wait for what one can't find.
+    evaluation.metrics.extend(examined?);
     evaluation.metrics.retain(|metric| metric.value.is_finite());
     if !loss.is_finite() {
         let message = format!("the loss on held-out data is not a number after step {step}");

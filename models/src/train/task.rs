@@ -111,8 +111,9 @@ pub trait Task {
         None
     }
 
-    /// What is measured only once, when all steps are done, beside what [`Task::evaluate`] measures. Ends early like that.
-    fn examine(&mut self, _goes_on: &dyn Fn() -> bool) -> Result<Vec<Metric>> {
+    /// What is measured only once, when all steps are done, beside what [`Task::evaluate`] measures. Ends early like that. What
+    /// is measured on one rank is told by the first.
+    fn examine(&mut self, _measuring: &mut Measuring) -> Result<Vec<Metric>> {
         Ok(Vec::new())
     }
 
@@ -255,6 +256,27 @@ impl<'a> Measuring<'a> {
             Some(together) => together.sum(own),
             None => Ok(own),
         }
+    }
+
+    /// What the other ranks found, where it is no sum of numbers, for what is found here.
+    pub fn of_others(&mut self, own: impl FnOnce() -> Vec<u8>) -> Result<Vec<Vec<u8>>> {
+        let Some(together) = &mut self.together else {
+            return Ok(Vec::new());
+        };
+        let mut all = together.of_each(&own())?;
+        all.remove(together.share().rank);
+        Ok(all)
+    }
+
+    /// Whether this rank tells what was measured. What is not shared is to be measured here alone.
+    pub fn is_told(&self) -> bool {
+        let together = self.together.as_ref();
+        together.is_none_or(|together| together.share().is_first())
+    }
+
+    /// Whether it goes on.
+    pub fn goes_on(&self) -> &dyn Fn() -> bool {
+        self.goes_on
     }
 }
 

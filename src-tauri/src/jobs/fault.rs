@@ -290,8 +290,8 @@ impl<T: Task> Task for Faulty<T> {
         self.task.judged_by()
     }
 
-    fn examine(&mut self, goes_on: &dyn Fn() -> bool) -> Result<Vec<Metric>> {
-        self.task.examine(goes_on)
+    fn examine(&mut self, measuring: &mut Measuring) -> Result<Vec<Metric>> {
+        self.task.examine(measuring)
     }
 
     fn show(&mut self) -> Result<Vec<Exhibit>> {

@@ -7,7 +7,7 @@ use crate::{
     Result,
     data::row::{Example, Role, Row},
     generate::{Generator, sample::SamplingSettings},
-    train::task::Metric,
+    train::task::{Measuring, Metric},
 };
 
 /// How many questions are asked at most.
@@ -47,15 +47,19 @@ impl Text {
 pub(super) fn right_answers(
     model: &LanguageModel,
     questions: &[Question],
+    measuring: &mut Measuring,
 ) -> Result<Option<Metric>> {
     let mut right = 0;
-    for question in questions {
-        right += usize::from(is_right(model, question)?);
+    for (index, question) in questions.iter().enumerate() {
+        if measuring.takes(index)? {
+            right += usize::from(is_right(model, question)?);
+        }
     }
+    let right: f64 = measuring.of_all(vec![right as f64])?.iter().sum();
     Ok((!questions.is_empty()).then(|| Metric {
         name: "right_answers".to_owned(),
         label: "right answers".to_owned(),
-        value: right as f64 / questions.len() as f64,
+        value: right / questions.len() as f64,
         higher_is_better: true,
         of: Some(questions.len()),
     }))

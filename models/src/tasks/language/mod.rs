@@ -171,10 +171,9 @@ impl Task for LanguageTask {
         }))
     }
 
-    fn examine(&mut self, _: &dyn Fn() -> bool) -> Result<Vec<Metric>> {
-        Ok(examine::right_answers(&self.model, &self.questions)?
-            .into_iter()
-            .collect())
+    fn examine(&mut self, measuring: &mut Measuring) -> Result<Vec<Metric>> {
+        let answers = examine::right_answers(&self.model, &self.questions, measuring)?;
+        Ok(answers.into_iter().collect())
     }
 
     fn show(&mut self) -> Result<Vec<Exhibit>> {

@@ -226,7 +226,7 @@ impl PuzzleTask {
         held_out.row(held_out.pick(index), self.puzzles.shape, None)
     }
 
-    /// Measures puzzles, which several ranks share, and counts what is answered to tasks of ARC, which they don’t learn.
+    /// Measures puzzles, which several ranks share, and counts what is answered to tasks of ARC.
     fn measure(&self, indices: &[usize], measuring: &mut Measuring) -> Result<(Sums, Votes)> {
         let (shape, mut sums, mut votes) = (self.puzzles.shape, Sums::default(), Votes::default());
         for (index, some) in indices.chunks(self.rows).enumerate() {
@@ -248,6 +248,17 @@ impl PuzzleTask {
                         answer.halt,
                     );
                 }
+            }
+        }
+        if matches!(self.puzzles.held_out, Examples::Arc(_)) {
+            let own = || votes.to_json().to_string().into_bytes();
+            for counted in measuring.of_others(own)? {
+                let counted = serde_json::from_slice(&counted).ok();
+                let counted = counted.as_ref().and_then(Votes::from_json);
+                let counted = counted.ok_or_else(|| {
+                    Error::Peer("a rank sent something else than its votes".to_owned())
+                })?;
+                votes.merge(&counted);
             }
         }
         Ok((Sums::of(measuring.of_all(sums.numbers())?), votes))
@@ -283,7 +294,7 @@ impl PuzzleTask {
     }
 
     /// Measures what is measured when all steps are done, where that is more than was measured during the run.
-    pub(super) fn evaluate_at_end(&mut self, goes_on: &dyn Fn() -> bool) -> Result<Vec<Metric>> {
+    pub(super) fn evaluate_at_end(&mut self, measuring: &mut Measuring) -> Result<Vec<Metric>> {
         let indices = self.puzzles.measured(self.measured_at_end, self.seed);
         if indices.len() <= self.measured.len() {
             return Ok(Vec::new());
@@ -292,7 +303,7 @@ impl PuzzleTask {
             is_at_end: true,
             passes: PASSES.len(),
         };
-        let (sums, votes) = self.measure(&indices, &mut Measuring::alone(goes_on))?;
+        let (sums, votes) = self.measure(&indices, measuring)?;
         let mut metrics = sums.metrics(self.puzzles.shape, &scope);
         metrics.extend(self.count_votes(votes, &scope));
         Ok(metrics)

@@ -384,8 +384,8 @@ impl Task for PuzzleTask {
         Some(evaluate::EXACT)
     }
 
-    fn examine(&mut self, goes_on: &dyn Fn() -> bool) -> Result<Vec<Metric>> {
-        self.evaluate_at_end(goes_on)
+    fn examine(&mut self, measuring: &mut Measuring) -> Result<Vec<Metric>> {
+        self.evaluate_at_end(measuring)
     }
 
     fn show(&mut self) -> Result<Vec<Exhibit>> {

@@ -49,9 +49,7 @@ pub(super) fn resolve(resolver: &mut Resolver) -> (PuzzlePlan, Basis) {
         units_per_step: recipe.rows,
         batch_rows: Some(of_recipe(recipe, recipe.rows)),
         is_normalized: false,
-        why_one_device: (facts.ids > 1).then_some(
-            "each puzzle has a vector of its own to learn, which devices can’t share; choose one device",
-        ),
+        why_one_device: None,
         epochs: Chosen::new(
             recipe.steps as f64 * recipe.rows as f64 / facts.rows.max(1) as f64,
             why(),
