@@ -467,8 +467,10 @@ mod tests {
 
     #[test]
     fn a_saved_state_continues_with_the_same_bits() {
-        let mut sgd = Sgd::default();
-        sgd.momentum = 0.9;
+        let sgd = Sgd {
+            momentum: 0.9,
+            ..Sgd::default()
+        };
         for rule in [AdamW::default().into(), sgd.into()] {
             let golden = golden();
             let gradients = golden_gradients(&golden);
