@@ -1,12 +1,12 @@
 //! Answers for `peer_gguf.py`: what a GGUF file's tokenizer and decoder make of texts.
 //!
 //! ```text
-//! gguf MODEL.gguf TEXTS.json LOGITS.f32 [--written]
+//! gguf MODEL.gguf TEXTS.json LOGITS.f32 [--written=CACHE]
 //! ```
 //!
 //! `TEXTS.json` is a list of texts. Their tokens go to the output as one line of JSON; of the first text, in windows of 512
 //! tokens, the logits at every place are written into a file of f32. With `--written` tokens are read one after the other, as when an
-//! answer is written.
+//! answer is written, with keys and values kept as CACHE says: auto, full, f16 or q8.
 
 #![allow(clippy::print_stdout, missing_docs)]
 
@@ -26,8 +26,9 @@ use models::{
         load::{LoadDtypes, load_decoder},
     },
     data::tokenizer::Tokenizer,
+    ops::kept::CacheType,
 };
-use serde_json::json;
+use serde_json::{from_value, json};
 
 /// The tokens of a window.
 const WINDOW: usize = 512;
@@ -36,12 +37,13 @@ const MAX: usize = 2048;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let (words, is_written) = match words.as_slice() {
-        [words @ .., last] if last == "--written" => (words, true),
-        words => (words, false),
+    let (words, written) = match words.as_slice() {
+        [words @ .., last] if last.starts_with("--") => (words, last.strip_prefix("--written=")),
+        words => (words, None),
     };
+    let written: Option<CacheType> = written.map(|it| from_value(json!(it))).transpose()?;
     let [model, texts, logits] = words else {
-        return Err("usage: gguf MODEL.gguf TEXTS.json LOGITS.f32 [--written]".into());
+        return Err("usage: gguf MODEL.gguf TEXTS.json LOGITS.f32 [--written=CACHE]".into());
     };
     let model = Path::new(model);
     let texts: Vec<String> = serde_json::from_slice(&fs::read(texts)?)?;
@@ -63,8 +65,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         .map_or(&[][..], |it| &it[..it.len().min(MAX)]);
     let start = Instant::now();
     for part in first.chunks(WINDOW) {
-        let scores = if is_written {
+        let scores = if let Some(written) = written {
             let mut cache = decoder.new_cache();
+            cache.keep(decoder.cache_type(written));
             let scores = part
                 .iter()
                 .map(|token| decoder.next_logits(&[*token], &mut cache));

@@ -59,7 +59,7 @@ def main():
     parser.add_argument("text")
     parser.add_argument("--ours", required=True)
     parser.add_argument("--transformers", action="store_true")
-    parser.add_argument("--written", action="store_true", help="read tokens one after the other, as when an answer is written")
+    parser.add_argument("--written", choices=["auto", "full", "f16", "q8"], help="read tokens one after the other, as when an answer is written, with keys and values kept so")
     asked = parser.parse_args()
 
     import llama_cpp
@@ -73,7 +73,7 @@ def main():
     texts = [text] + strings(added)
     with tempfile.TemporaryDirectory() as folder:
         json.dump(texts, open(f"{folder}/texts.json", "w"))
-        done = subprocess.run([asked.ours, asked.model, f"{folder}/texts.json", f"{folder}/logits", *["--written"] * asked.written], stdout=subprocess.PIPE, check=True)
+        done = subprocess.run([asked.ours, asked.model, f"{folder}/texts.json", f"{folder}/logits", *([f"--written={asked.written}"] if asked.written else [])], stdout=subprocess.PIPE, check=True)
         answer = json.loads(done.stdout)
         ours = np.fromfile(f"{folder}/logits", np.float32).reshape(-1, vocabulary)
     theirs = [llama.tokenize(it.encode(), add_bos=False, special=True) for it in texts]

@@ -69,7 +69,7 @@ describe("what can be used for chat", () => {
 });
 
 describe("a conversation", () => {
-  const usual: SamplingView = { temperature: 0.7, top_k: 0, top_p: 0.9, min_p: 0, repetition_penalty: 1, seed: 42, max_tokens: 512 };
+  const usual: SamplingView = { temperature: 0.7, top_k: 0, top_p: 0.9, min_p: 0, repetition_penalty: 1, seed: 42, max_tokens: 512, cache: "auto" };
 
   test("gives each model its own answers", () => {
     const turns = turnsOf([{ said: "Hello", answer: "Hi.", beside: "Greetings." }]);
@@ -101,6 +101,7 @@ describe("a conversation", () => {
   test("shows what differs from the model’s own settings, and takes only what can be", () => {
     expect(chipsOf(usual, usual)).toEqual([]);
     expect(chipsOf({ ...usual, max_tokens: 2048, seed: 1234 }, usual)).toEqual(["max tokens 2,048", "seed 1234"]);
+    expect(chipsOf({ ...usual, cache: "q8" }, usual)).toEqual(["KV cache q8"]);
     const [temperature] = FIELDS;
     const seed = FIELDS.at(-1);
     expect(temperature && [0, 10, 10.1, -1, NaN].map((typed) => valueOf(temperature, typed))).toEqual([0, 10, undefined, undefined, undefined]);

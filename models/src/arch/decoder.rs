@@ -11,6 +11,7 @@
 //! Shapes: b rows, t tokens, s keys, d width, h query heads, k key heads, e head width, f feed-forward width,
 //! v vocabulary.
 
+mod block;
 mod fixed_pass;
 #[cfg(feature = "cuda")]
 pub(super) mod next_token;
@@ -19,6 +20,7 @@ use std::rc::Rc;
 
 use candle_core::{DType, Device, Tensor};
 
+use self::block::{Block, Shared};
 use super::{
     Weights,
     config::{DecoderConfig, LayerKind},
@@ -29,13 +31,13 @@ use super::{
 use crate::{
     Error, Result,
     ops::{
-        attention::{Scoring, Spans, attention},
+        attention::Spans,
         cross_entropy::head_cross_entropy,
-        elementwise::{add, convert, reshape, scale},
+        elementwise::{convert, scale},
         embedding::embedding,
-        gated::{Activation, gated},
+        kept::CacheType,
         kernels::{self, Kernel},
-        rope::{Rope, Rotation, rope},
+        rope::Rope,
         weight::{Matrix, Quantized},
     },
     parameters::{Parameter, Parameters},
@@ -100,46 +102,6 @@ impl<'a> Input<'a> {
     }
 }
 
-/// One layer.
-#[derive(Debug, Clone)]
-struct Block {
-    kind: LayerKind,
-    input_norm: RmsNorm,
-    attention: Attention,
-    post_attention_norm: Option<RmsNorm>,
-    feed_forward_norm: RmsNorm,
-    feed_forward: FeedForward,
-    post_feed_forward_norm: Option<RmsNorm>,
-}
-
-#[derive(Debug, Clone)]
-struct Attention {
-    heads: usize,
-    key_heads: usize,
-    head_dim: usize,
-    scoring: Scoring,
-    input: Projections,
-    output: Linear,
-    qk_norms: Option<(RmsNorm, RmsNorm)>,
-}
-
-#[derive(Debug, Clone)]
-struct FeedForward {
-    width: usize,
-    activation: Activation,
-    input: Projections,
-    down: Linear,
-}
-
-/// What all layers of one pass share.
-#[derive(Clone)]
-struct Shared {
-    /// One rotation for each of the model's ropes.
-    rotations: Vec<Rotation>,
-    /// The spans of each window that occurs, by window.
-    spans: Vec<(Option<usize>, Spans)>,
-}
-
 impl Decoder {
     /// Builds the decoder that `config` describes from `weights`; `trainable` says whether training may change them.
     pub fn new(
@@ -201,7 +163,18 @@ impl Decoder {
 
     /// An empty cache for this decoder.
     pub fn new_cache(&self) -> KvCache {
-        KvCache::new(self.blocks.len(), self.config.max_position_embeddings)
+        let mut cache = KvCache::new(self.blocks.len(), self.config.max_position_embeddings);
+        cache.keep(self.cache_type(CacheType::Auto));
+        cache
+    }
+
+    /// How a cache for this decoder keeps keys and values, where this was chosen.
+    pub fn cache_type(&self, chosen: CacheType) -> CacheType {
+        let Some(block) = self.blocks.first() else {
+            return CacheType::Full;
+        };
+        let has_blocks = block.attention.output.is_in_blocks();
+        chosen.resolved(block.attention.head_dim, has_blocks, &self.device)
     }
 
     /// The hidden states after the last norm, [b, t, d].
@@ -447,149 +420,4 @@ impl Decoder {
             },
         ))
     }
-}
-
-impl Block {
-    fn new(kind: LayerKind, mut builder: Builder) -> Result<Self> {
-        // The same name means the norm before feed-forward in most families, and the one after attention in others.
-        let input_norm = builder.norm("input_layernorm")?;
-        let after_attention = builder.norm("post_attention_layernorm")?;
-        let (post_attention_norm, feed_forward_norm, post_feed_forward_norm) =
-            match builder.config.post_norms {
-                false => (None, after_attention, None),
-                true => {
-                    let before = builder.norm("pre_feedforward_layernorm")?;
-                    let after = builder.norm("post_feedforward_layernorm")?;
-                    (Some(after_attention), before, Some(after))
-                }
-            };
-        Ok(Self {
-            kind,
-            input_norm,
-            attention: Attention::new(builder.at("self_attn"))?,
-            post_attention_norm,
-            feed_forward_norm,
-            feed_forward: FeedForward::new(builder.at("mlp"))?,
-            post_feed_forward_norm,
-        })
-    }
-
-    fn forward(
-        &self,
-        tape: Option<&Tape>,
-        x: &Value,
-        shared: &Shared,
-        cache: Option<&mut LayerCache>,
-    ) -> Result<Value> {
-        let attended = self.input_norm.forward(tape, x)?;
-        let attended = self
-            .attention
-            .forward(tape, &attended, self.kind, shared, cache)?;
-        let attended = apply(&self.post_attention_norm, tape, attended)?;
-        let x = add(x, &attended)?;
-        let fed = self.feed_forward_norm.forward(tape, &x)?;
-        let fed = self.feed_forward.forward(tape, &fed)?;
-        let fed = apply(&self.post_feed_forward_norm, tape, fed)?;
-        add(&x, &fed)
-    }
-}
-
-impl Attention {
-    fn new(mut builder: Builder) -> Result<Self> {
-        let config = builder.config;
-        let names: &[&str] = match config.fused_projections {
-            true => &["qkv_proj"],
-            false => &["q_proj", "k_proj", "v_proj"],
-        };
-        let input = builder.projections(names, config.qkv_bias && !config.fused_projections)?;
-        let output = builder.onto_sum("o_proj", config.output_bias)?;
-        let mut norm = |name: &str| builder.rms_norm(name, config.head_dim);
-        let qk_norms = match config.qk_norm {
-            true => Some((norm("q_norm")?, norm("k_norm")?)),
-            false => None,
-        };
-        Ok(Self {
-            heads: config.num_attention_heads,
-            key_heads: config.num_key_value_heads,
-            head_dim: config.head_dim,
-            scoring: config.scoring,
-            input,
-            output,
-            qk_norms,
-        })
-    }
-
-    /// x [b, t, d] -> [b, t, d].
-    fn forward(
-        &self,
-        tape: Option<&Tape>,
-        x: &Value,
-        kind: LayerKind,
-        shared: &Shared,
-        cache: Option<&mut LayerCache>,
-    ) -> Result<Value> {
-        let (width, key_width) = (self.heads * self.head_dim, self.key_heads * self.head_dim);
-        let [q, k, v] = self.input.forward(tape, x, [width, key_width, key_width])?;
-        let mut q = split_heads(&q, self.heads, self.head_dim)?;
-        let mut k = split_heads(&k, self.key_heads, self.head_dim)?;
-        let mut v = split_heads(&v, self.key_heads, self.head_dim)?;
-        if let Some((q_norm, k_norm)) = &self.qk_norms {
-            (q, k) = (q_norm.forward(tape, &q)?, k_norm.forward(tape, &k)?);
-        }
-        if let Some(rotation) = kind.rope.map(|index| &shared.rotations[index]) {
-            (q, k) = (rope(&q, rotation)?, rope(&k, rotation)?);
-        }
-        if let Some(cache) = cache {
-            let (keys, values) = cache.append(k.tensor(), v.tensor())?;
-            (k, v) = (Value::constant(keys), Value::constant(values));
-        }
-        let spans = shared
-            .spans
-            .iter()
-            .find(|(window, _)| *window == kind.window)
-            .map(|(_, spans)| spans);
-        let spans = spans.ok_or_else(|| Error::Data("a layer’s window has no spans".to_owned()))?;
-        let y = attention(&q, &k, &v, spans, self.scoring)?;
-        self.output.forward(tape, &join_heads(&y)?)
-    }
-}
-
-impl FeedForward {
-    fn new(mut builder: Builder) -> Result<Self> {
-        let config = builder.config;
-        let names: &[&str] = match config.fused_projections {
-            true => &["gate_up_proj"],
-            false => &["gate_proj", "up_proj"],
-        };
-        Ok(Self {
-            width: config.intermediate_size,
-            activation: config.activation,
-            input: builder.projections(names, config.mlp_bias && !config.fused_projections)?,
-            down: builder.onto_sum("down_proj", config.mlp_bias)?,
-        })
-    }
-
-    /// x [b, t, d] -> [b, t, d].
-    fn forward(&self, tape: Option<&Tape>, x: &Value) -> Result<Value> {
-        let [gate, up] = self.input.forward(tape, x, [self.width; 2])?;
-        self.down
-            .forward(tape, &gated(&gate, &up, self.activation)?)
-    }
-}
-
-fn apply(norm: &Option<RmsNorm>, tape: Option<&Tape>, x: Value) -> Result<Value> {
-    norm.as_ref()
-        .map_or(Ok(x.clone()), |norm| norm.forward(tape, &x))
-}
-
-/// [b, t, h·e] -> [b, t, h, e].
-fn split_heads(x: &Value, heads: usize, head_dim: usize) -> Result<Value> {
-    let (b, t, _) = x.tensor().dims3()?;
-    reshape(x, &[b, t, heads, head_dim])
-}
-
-/// [b, t, h, e] -> [b, t, h·e].
-fn join_heads(x: &Value) -> Result<Value> {
-    let (b, t, h, e) = x.tensor().dims4()?;
-    reshape(x, &[b, t, h * e])
 }

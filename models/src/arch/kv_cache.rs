@@ -8,7 +8,10 @@ use std::rc::Rc;
 use candle_core::Tensor;
 
 use super::steering::Steering;
-use crate::{Result, ops::kernels::metal::note};
+use crate::{
+    Result,
+    ops::{kept::CacheType, kernels::metal::note},
+};
 
 /// The room of a cache of which nothing was expected, in tokens.
 const MIN_TOKENS: usize = 256;
@@ -21,14 +24,16 @@ pub struct KvCache {
     read: Vec<u32>,
     /// How hidden states are changed on the way.
     steering: Rc<[Steering]>,
+    kept: CacheType,
     /// What reads single tokens into these buffers.
     #[cfg(feature = "cuda")]
     pub(super) next_token: Option<Box<super::decoder::next_token::NextToken>>,
 }
 
-/// Keys and values of one layer, in buffers [b, capacity, k, e].
+/// Keys and values of one layer, in buffers [b, capacity, k, e], or of bytes where they are kept so.
 #[derive(Debug)]
 pub struct LayerCache {
+    kept: CacheType,
     keys: Option<Tensor>,
     values: Option<Tensor>,
     tokens: usize,
@@ -42,6 +47,7 @@ impl KvCache {
     /// An empty cache for a decoder of this many layers that can read so many tokens.
     pub fn new(layers: usize, context: usize) -> Self {
         let layer = |_| LayerCache {
+            kept: CacheType::Full,
             keys: None,
             values: None,
             tokens: 0,
@@ -52,6 +58,7 @@ impl KvCache {
             layers: (0..layers).map(layer).collect(),
             read: Vec::new(),
             steering: Rc::default(),
+            kept: CacheType::Full,
             #[cfg(feature = "cuda")]
             next_token: None,
         }
@@ -61,6 +68,19 @@ impl KvCache {
     pub fn steer(&mut self, steering: Rc<[Steering]>) {
         self.truncate(0);
         self.steering = steering;
+    }
+
+    /// Has keys and values kept so from now on. What it held otherwise is forgotten.
+    pub fn keep(&mut self, kept: CacheType) {
+        if self.kept == kept {
+            return;
+        }
+        self.truncate(0);
+        self.kept = kept;
+        for layer in &mut self.layers {
+            (layer.keys, layer.values) = (None, None);
+            layer.kept = kept;
+        }
     }
 
     /// How hidden states are changed on the way.
@@ -138,8 +158,9 @@ impl KvCache {
 }
 
 impl LayerCache {
-    /// Adds keys and values [b, t, k, e] and returns all so far, [b, s, k, e] each, as views of the buffers.
+    /// Adds keys and values [b, t, k, e] and returns all so far as they are kept, [b, s, k, e] each or of bytes, as views of the buffers.
     pub fn append(&mut self, keys: &Tensor, values: &Tensor) -> Result<(Tensor, Tensor)> {
+        let (keys, values) = (&self.kept.keep(keys)?, &self.kept.keep(values)?);
         let held = self.tokens;
         let needed = held + keys.dim(1)?;
         let capacity = match &self.keys {
@@ -195,7 +216,7 @@ fn append(
         }
     };
     note("copy");
-    buffer.slice_set(&new.contiguous()?, 1, held)?;
+    buffer.slice_set(new, 1, held)?;
     Ok(buffer.narrow(1, 0, held + tokens)?)
 }
 

@@ -238,6 +238,11 @@ impl Linear {
         })
     }
 
+    /// Whether its weight is in blocks.
+    pub(super) fn is_in_blocks(&self) -> bool {
+        matches!(self.weight, LinearWeight::Quantized(_))
+    }
+
     /// Its tensors, where the weight is dense.
     #[cfg(feature = "cuda")]
     pub(super) fn parts(&self) -> Option<LinearParts> {

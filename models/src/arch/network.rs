@@ -14,6 +14,7 @@ use super::{
 };
 use crate::{
     Error, Result,
+    ops::kept::CacheType,
     parameters::Parameters,
     tape::{FixedPass, Tape, Value},
 };
@@ -174,6 +175,14 @@ impl Network {
         match self {
             Self::Decoder(decoder) => decoder.new_cache(),
             Self::Recursive(model) => model.new_cache(),
+        }
+    }
+
+    /// How a cache for this network keeps keys and values, where this was chosen.
+    pub fn cache_type(&self, chosen: CacheType) -> CacheType {
+        match self {
+            Self::Decoder(decoder) => decoder.cache_type(chosen),
+            Self::Recursive(_) => CacheType::Full,
         }
     }
 

@@ -17,7 +17,10 @@ use crate::{
     Error, Result,
     arch::{kv_cache::KvCache, network::Network, sites::Site, steering::Steering},
     data::tokenizer::Tokenizer,
-    ops::kernels::{self, metal::in_pool},
+    ops::{
+        kept::CacheType,
+        kernels::{self, metal::in_pool},
+    },
     profile::{self, Place},
 };
 use chances::Chances;
@@ -168,6 +171,11 @@ impl Generator {
     /// Has hidden states changed from now on, or without changes nothing. What was read is read again.
     pub fn steer(&mut self, steering: Rc<[Steering]>) {
         self.cache.steer(steering);
+    }
+
+    /// Has keys and values of what was read kept so from now on. Where that is another way, all is read again.
+    pub fn keep(&mut self, chosen: CacheType) {
+        self.cache.keep(self.network.cache_type(chosen));
     }
 
     /// The same writer, without the kernels of these operations, which the device check found wrong.

@@ -19,6 +19,7 @@ use candle_core::{D, DType, Device, Tensor};
 use crate::{
     Result,
     ops::{
+        kept,
         kernels::{self, Kernel},
         wide_dtype, widen,
     },
@@ -159,6 +160,8 @@ pub struct Scoring {
 }
 
 /// Attention of q [b, t, h, e] over k and v [b, s, k, e], each key head shared by h/k query heads -> [b, t, h, e].
+///
+/// Nothing is learned through keys and values that a cache keeps in fewer bytes ([`kept`](crate::ops::kept)).
 pub fn attention(
     q: &Value,
     k: &Value,
@@ -168,6 +171,9 @@ pub fn attention(
 ) -> Result<Value> {
     let _profiled = profile::operation("attention");
     profile::computed(|| spans.operations(q.tensor()));
+    if k.tensor().dtype() != q.tensor().dtype() {
+        return over_kept(q.tensor(), k.tensor(), v.tensor(), spans, scoring);
+    }
     if kernels::metal::attention::serves(q.tensor(), k.tensor(), v.tensor()) {
         return kernels::metal::attention::attention(q, k, v, spans, scoring);
     }
@@ -209,6 +215,20 @@ pub fn attention(
         let dk = from_head(&dz.t()?.contiguous()?.matmul(&q3)?, &like_k)?;
         Ok(vec![Some(dq), Some(dk), Some(from_head(&dv, &like_k)?)])
     }))
+}
+
+/// The same over keys and values that a cache keeps in fewer bytes.
+fn over_kept(q: &Tensor, k: &Tensor, v: &Tensor, spans: &Spans, scoring: Scoring) -> Result<Value> {
+    let of_one = spans.queries == 1 && kernels::cpu::serves(Kernel::Attention, &[q]);
+    if of_one && k.dtype() == v.dtype() {
+        let y = kernels::cpu::attention::kept::decode(q, k, v, spans, scoring)?;
+        return Ok(Value::constant(y));
+    }
+    let wide = |it: &Tensor| -> Result<Value> {
+        Ok(Value::constant(kept::widen(it)?.to_dtype(q.dtype())?))
+    };
+    let (k, v) = (wide(k)?, wide(v)?);
+    attention(&Value::constant(q.clone()), &k, &v, spans, scoring)
 }
 
 /// The weights p [b·k, g·t, s] in the dtype of q, and the slope of the soft cap if there is one.

@@ -27,6 +27,7 @@ pub mod elementwise;
 pub mod embedding;
 pub mod feed_forward;
 pub mod gated;
+pub mod kept;
 pub mod kernels;
 pub mod linear;
 pub mod lora;

@@ -551,7 +551,11 @@ mod tests {
             (
                 "heat=1",
                 "`heat=1`: unknown field `heat`, expected one of `temperature`, `top_k`, `top_p`, `min_p`, \
-                 `repetition_penalty`, `seed`, `max_tokens`",
+                 `repetition_penalty`, `seed`, `max_tokens`, `cache`",
+            ),
+            (
+                "cache=q4",
+                "`cache=q4`: unknown variant `q4`, expected one of `auto`, `full`, `f16`, `q8`",
             ),
         ] {
             let error = ChatSettings::default().with(change).unwrap_err();

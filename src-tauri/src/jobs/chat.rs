@@ -187,6 +187,7 @@ impl Chat {
             Some(alone) if plain => alone,
             _ => &mut self.generator,
         };
+        generator.keep(settings.cache);
         let answer = generator.write(tokenizer, &tokens, &sampling, &limits, show)?;
         Ok(Said {
             answer,

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use models::{
     data::row::Message,
     generate::{Answer, sample::SamplingSettings},
+    ops::kept::CacheType,
     tasks::probe::steer::{Cost, How, Steered},
 };
 use serde::{Deserialize, Serialize};
@@ -40,6 +41,8 @@ pub(crate) struct ChatSettings {
     pub(crate) seed: u64,
     /// The most tokens of an answer.
     pub(crate) max_tokens: usize,
+    /// How keys and values of what was read are kept.
+    pub(crate) cache: CacheType,
 }
 
 /// An answer, and what a person should know about it.
@@ -98,6 +101,7 @@ impl Default for ChatSettings {
             repetition_penalty: sampling.repetition_penalty,
             seed: sampling.seed,
             max_tokens: 512,
+            cache: CacheType::default(),
         }
     }
 }

@@ -40,7 +40,7 @@ export const chatAnswers = {
     return {
       answers,
       context: answers ? 8192 : 256,
-      sampling: { temperature: 0.7, top_k: 0, top_p: 0.9, min_p: 0, repetition_penalty: 1, seed: 42, max_tokens: 512 },
+      sampling: { temperature: 0.7, top_k: 0, top_p: 0.9, min_p: 0, repetition_penalty: 1, seed: 42, max_tokens: 512, cache: "auto" },
       warnings: [],
       base: answers && /^\d{4}-/.test(name) ? `${HOME}/models/SmolLM2-1.7B-Instruct` : null,
     };

@@ -476,6 +476,17 @@ export type BoardKind =
 /**  A grid of colours that follows from another, as some pairs show. */
 "arc";
 
+/**  How keys and values are kept. */
+export type CacheType = 
+/**  In f16 where a processor reads weights in blocks, otherwise as they are computed. */
+"auto" | 
+/**  As they are computed. */
+"full" | 
+/**  In 2 bytes each. On a GPU, where the dtype of the model decides, as they are computed. */
+"f16" | 
+/**  In 8 bits each, and 16 for each 32 of them. In f16 where the width of a head is no multiple of that; on a GPU as with f16. */
+"q8";
+
 /**  A revision in the shared cache. */
 export type CachedRevisionView = {
 	commit: string,
@@ -540,6 +551,8 @@ export type ChatSettings = {
 	seed: number,
 	/**  The most tokens of an answer. */
 	max_tokens: number,
+	/**  How keys and values of what was read are kept. */
+	cache: CacheType,
 };
 
 /**  A model that is open for chat. */

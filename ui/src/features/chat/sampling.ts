@@ -2,7 +2,10 @@
 
 import type { SamplingView } from "../../api";
 
-export type Name = keyof SamplingView;
+/** What is a number. */
+export type Name = Exclude<keyof SamplingView, "cache">;
+
+export type Cache = SamplingView["cache"];
 
 export interface Field {
   name: Name;
@@ -27,6 +30,14 @@ export const FIELDS: Field[] = [
   { name: "seed", label: "Seed", help: "The same seed and text give the same answer.", least: 0, most: LARGEST, step: 1 },
 ];
 
+/** How keys and values of what was read are kept. */
+export const CACHES: { value: Cache; text: string }[] = [
+  { value: "auto", text: "Auto" },
+  { value: "full", text: "Full" },
+  { value: "f16", text: "F16" },
+  { value: "q8", text: "Q8" },
+];
+
 export type Preset = "precise" | "balanced" | "creative";
 
 export const PRESETS: { value: Preset; text: string; temperature: number; top_p?: number }[] = [
@@ -47,7 +58,7 @@ export function withPreset(chosen: Preset, differs: Partial<SamplingView>, usual
 }
 
 /** The same once one of them has another value. */
-export function withValue(name: Name, value: number | null, differs: Partial<SamplingView>, usual: SamplingView): Partial<SamplingView> {
+export function withValue<N extends keyof SamplingView>(name: N, value: SamplingView[N], differs: Partial<SamplingView>, usual: SamplingView): Partial<SamplingView> {
   const { [name]: _, ...others } = differs;
   return value === usual[name] ? others : { ...others, [name]: value };
 }
@@ -67,5 +78,6 @@ export function boundsOf({ least, most, step }: Field): string {
 /** What differs from the model's own settings. */
 export function chipsOf(sampling: SamplingView, usual: SamplingView): string[] {
   const shown = FIELDS.filter(({ name }) => sampling[name] !== usual[name]);
-  return shown.map(({ name, label }) => `${label.toLowerCase()} ${(sampling[name] ?? 0).toLocaleString("en-US", { useGrouping: name !== "seed" })}`);
+  const numbers = shown.map(({ name, label }) => `${label.toLowerCase()} ${(sampling[name] ?? 0).toLocaleString("en-US", { useGrouping: name !== "seed" })}`);
+  return sampling.cache === usual.cache ? numbers : [...numbers, `KV cache ${sampling.cache}`];
 }

@@ -238,7 +238,7 @@ impl Block<'_> {
 
 /// Turns a row of scores into weights, zero outside of `visible`, and returns the logarithm of the softmax's sum.
 #[inline(always)]
-fn softmax(scores: &mut [f32], visible: Range<usize>, soft_cap: Option<f64>) -> f32 {
+pub(super) fn softmax(scores: &mut [f32], visible: Range<usize>, soft_cap: Option<f64>) -> f32 {
     scores[..visible.start].fill(0.0);
     scores[visible.end..].fill(0.0);
     let scores = &mut scores[visible];

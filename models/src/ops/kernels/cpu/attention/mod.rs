@@ -6,6 +6,7 @@
 //! computes the weights again.
 
 mod block;
+pub(crate) mod kept;
 
 use candle_core::Tensor;
 
@@ -37,7 +38,7 @@ pub(crate) fn attention(
     scoring: Scoring,
 ) -> Result<Value> {
     let inputs = Inputs {
-        shape: Shape::of(q.tensor(), k.tensor(), v.tensor(), spans)?,
+        shape: Shape::of(q.tensor(), dims(k.tensor())?, dims(v.tensor())?, spans)?,
         q: q.tensor().contiguous()?,
         k: side_by_side(k.tensor())?,
         v: side_by_side(v.tensor())?,
@@ -92,13 +93,14 @@ struct Shape {
 }
 
 impl Shape {
-    fn of(q: &Tensor, k: &Tensor, v: &Tensor, spans: &Spans) -> Result<Self> {
+    /// That of q over keys and values of these dimensions.
+    fn of(q: &Tensor, k: [usize; 4], v: [usize; 4], spans: &Spans) -> Result<Self> {
         let (rows, queries, heads, width) = q.dims4()?;
-        let (key_rows, keys, key_heads, _) = k.dims4()?;
+        let [key_rows, keys, key_heads, _] = k;
         let last = spans.runs.iter().map(|run| run.1).max().unwrap_or(0);
-        let fits = k.dims() == v.dims()
+        let fits = k == v
             && key_rows == rows
-            && k.dim(3)? == width
+            && k[3] == width
             && heads % key_heads == 0
             && (spans.rows, spans.queries) == (rows, queries)
             && last as usize <= keys;
@@ -106,8 +108,8 @@ impl Shape {
             return Err(Error::Tensor(candle_core::Error::Msg(format!(
                 "attention of {:?} over keys {:?} and values {:?} with {} spans up to key {last}",
                 q.dims(),
-                k.dims(),
-                v.dims(),
+                k,
+                v,
                 spans.runs.len()
             ))));
         }
@@ -276,6 +278,11 @@ impl Read<'_> {
             v: Head::of(&self.v.0, self.v.1, row, key_head),
         }
     }
+}
+
+fn dims(x: &Tensor) -> Result<[usize; 4]> {
+    let (rows, tokens, heads, width) = x.dims4()?;
+    Ok([rows, tokens, heads, width])
 }
 
 /// [b, k, t, g·e] -> [b, t, k·g·e].

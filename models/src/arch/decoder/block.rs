@@ -1,0 +1,198 @@
+//! One layer of a decoder: attention and feed-forward, with the norms around them.
+
+use super::{Builder, LayerCache, LayerKind, Linear, Projections, RmsNorm};
+use crate::{
+    Error, Result,
+    ops::{
+        attention::{Scoring, Spans, attention},
+        elementwise::{add, reshape},
+        gated::{Activation, gated},
+        rope::{Rotation, rope},
+    },
+    tape::{Tape, Value},
+};
+
+/// One layer.
+#[derive(Debug, Clone)]
+pub(super) struct Block {
+    pub(super) kind: LayerKind,
+    pub(super) input_norm: RmsNorm,
+    pub(super) attention: Attention,
+    pub(super) post_attention_norm: Option<RmsNorm>,
+    pub(super) feed_forward_norm: RmsNorm,
+    pub(super) feed_forward: FeedForward,
+    pub(super) post_feed_forward_norm: Option<RmsNorm>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Attention {
+    pub(super) heads: usize,
+    pub(super) key_heads: usize,
+    pub(super) head_dim: usize,
+    pub(super) scoring: Scoring,
+    pub(super) input: Projections,
+    pub(super) output: Linear,
+    pub(super) qk_norms: Option<(RmsNorm, RmsNorm)>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct FeedForward {
+    pub(super) width: usize,
+    pub(super) activation: Activation,
+    pub(super) input: Projections,
+    pub(super) down: Linear,
+}
+
+/// What all layers of one pass share.
+#[derive(Clone)]
+pub(super) struct Shared {
+    /// One rotation for each of the model's ropes.
+    pub(super) rotations: Vec<Rotation>,
+    /// The spans of each window that occurs, by window.
+    pub(super) spans: Vec<(Option<usize>, Spans)>,
+}
+
+impl Block {
+    pub(super) fn new(kind: LayerKind, mut builder: Builder) -> Result<Self> {
+        // The same name means the norm before feed-forward in most families, and the one after attention in others.
+        let input_norm = builder.norm("input_layernorm")?;
+        let after_attention = builder.norm("post_attention_layernorm")?;
+        let (post_attention_norm, feed_forward_norm, post_feed_forward_norm) =
+            match builder.config.post_norms {
+                false => (None, after_attention, None),
+                true => {
+                    let before = builder.norm("pre_feedforward_layernorm")?;
+                    let after = builder.norm("post_feedforward_layernorm")?;
+                    (Some(after_attention), before, Some(after))
+                }
+            };
+        Ok(Self {
+            kind,
+            input_norm,
+            attention: Attention::new(builder.at("self_attn"))?,
+            post_attention_norm,
+            feed_forward_norm,
+            feed_forward: FeedForward::new(builder.at("mlp"))?,
+            post_feed_forward_norm,
+        })
+    }
+
+    pub(super) fn forward(
+        &self,
+        tape: Option<&Tape>,
+        x: &Value,
+        shared: &Shared,
+        cache: Option<&mut LayerCache>,
+    ) -> Result<Value> {
+        let attended = self.input_norm.forward(tape, x)?;
+        let attended = self
+            .attention
+            .forward(tape, &attended, self.kind, shared, cache)?;
+        let attended = apply(&self.post_attention_norm, tape, attended)?;
+        let x = add(x, &attended)?;
+        let fed = self.feed_forward_norm.forward(tape, &x)?;
+        let fed = self.feed_forward.forward(tape, &fed)?;
+        let fed = apply(&self.post_feed_forward_norm, tape, fed)?;
+        add(&x, &fed)
+    }
+}
+
+impl Attention {
+    pub(super) fn new(mut builder: Builder) -> Result<Self> {
+        let config = builder.config;
+        let names: &[&str] = match config.fused_projections {
+            true => &["qkv_proj"],
+            false => &["q_proj", "k_proj", "v_proj"],
+        };
+        let input = builder.projections(names, config.qkv_bias && !config.fused_projections)?;
+        let output = builder.onto_sum("o_proj", config.output_bias)?;
+        let mut norm = |name: &str| builder.rms_norm(name, config.head_dim);
+        let qk_norms = match config.qk_norm {
+            true => Some((norm("q_norm")?, norm("k_norm")?)),
+            false => None,
+        };
+        Ok(Self {
+            heads: config.num_attention_heads,
+            key_heads: config.num_key_value_heads,
+            head_dim: config.head_dim,
+            scoring: config.scoring,
+            input,
+            output,
+            qk_norms,
+        })
+    }
+
+    /// x [b, t, d] -> [b, t, d].
+    pub(super) fn forward(
+        &self,
+        tape: Option<&Tape>,
+        x: &Value,
+        kind: LayerKind,
+        shared: &Shared,
+        cache: Option<&mut LayerCache>,
+    ) -> Result<Value> {
+        let (width, key_width) = (self.heads * self.head_dim, self.key_heads * self.head_dim);
+        let [q, k, v] = self.input.forward(tape, x, [width, key_width, key_width])?;
+        let mut q = split_heads(&q, self.heads, self.head_dim)?;
+        let mut k = split_heads(&k, self.key_heads, self.head_dim)?;
+        let mut v = split_heads(&v, self.key_heads, self.head_dim)?;
+        if let Some((q_norm, k_norm)) = &self.qk_norms {
+            (q, k) = (q_norm.forward(tape, &q)?, k_norm.forward(tape, &k)?);
+        }
+        if let Some(rotation) = kind.rope.map(|index| &shared.rotations[index]) {
+            (q, k) = (rope(&q, rotation)?, rope(&k, rotation)?);
+        }
+        if let Some(cache) = cache {
+            let (keys, values) = cache.append(k.tensor(), v.tensor())?;
+            (k, v) = (Value::constant(keys), Value::constant(values));
+        }
+        let spans = shared
+            .spans
+            .iter()
+            .find(|(window, _)| *window == kind.window)
+            .map(|(_, spans)| spans);
+        let spans = spans.ok_or_else(|| Error::Data("a layer’s window has no spans".to_owned()))?;
+        let y = attention(&q, &k, &v, spans, self.scoring)?;
+        self.output.forward(tape, &join_heads(&y)?)
+    }
+}
+
+impl FeedForward {
+    pub(super) fn new(mut builder: Builder) -> Result<Self> {
+        let config = builder.config;
+        let names: &[&str] = match config.fused_projections {
+            true => &["gate_up_proj"],
+            false => &["gate_proj", "up_proj"],
+        };
+        Ok(Self {
+            width: config.intermediate_size,
+            activation: config.activation,
+            input: builder.projections(names, config.mlp_bias && !config.fused_projections)?,
+            down: builder.onto_sum("down_proj", config.mlp_bias)?,
+        })
+    }
+
+    /// x [b, t, d] -> [b, t, d].
+    pub(super) fn forward(&self, tape: Option<&Tape>, x: &Value) -> Result<Value> {
+        let [gate, up] = self.input.forward(tape, x, [self.width; 2])?;
+        self.down
+            .forward(tape, &gated(&gate, &up, self.activation)?)
+    }
+}
+
+fn apply(norm: &Option<RmsNorm>, tape: Option<&Tape>, x: Value) -> Result<Value> {
+    norm.as_ref()
+        .map_or(Ok(x.clone()), |norm| norm.forward(tape, &x))
+}
+
+/// [b, t, h·e] -> [b, t, h, e].
+fn split_heads(x: &Value, heads: usize, head_dim: usize) -> Result<Value> {
+    let (b, t, _) = x.tensor().dims3()?;
+    reshape(x, &[b, t, heads, head_dim])
+}
+
+/// [b, t, h, e] -> [b, t, h·e].
+fn join_heads(x: &Value) -> Result<Value> {
+    let (b, t, h, e) = x.tensor().dims4()?;
+    reshape(x, &[b, t, h * e])
+}
