@@ -432,13 +432,17 @@ describe("a server with a key", () => {
   });
 });
 
+test("a server refuses to keep keys and values as nobody can", async () => {
+  await assert.rejects(serve({ more: ["--cache", "q4"] }), /invalid value 'q4'.*unknown variant `q4`, expected one of `auto`, `full`, `f16`, `q8`/s);
+});
+
 describe("a model that continues text", () => {
   let server;
   let client;
   const complete = (more) => client.completions.create({ model: "tiny", prompt: "a", temperature: 0, ...more });
 
   before(async () => {
-    server = await serve({ chats: false });
+    server = await serve({ chats: false, more: ["--cache", "q8"] });
     client = clientOf(server);
   });
   after(() => server.stop());

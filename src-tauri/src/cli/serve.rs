@@ -5,6 +5,7 @@ use std::{sync::Arc, sync::atomic::Ordering, thread, time::Duration};
 use models::{
     device::RequestedDevice,
     figures::{count, counted},
+    ops::kept::CacheType,
 };
 use serde_json::{Value, json};
 
@@ -39,6 +40,9 @@ pub(super) struct Arguments {
         hide_env_values = true
     )]
     key: Option<String>,
+    /// How keys and values of what was read are kept on a processor: auto, full, f16 or q8.
+    #[arg(long, value_name = "TYPE", value_parser = cache)]
+    cache: Option<CacheType>,
     /// auto, cpu, metal, cuda, or cuda:1 for the second one.
     #[arg(long, value_name = "DEVICE")]
     device: Option<RequestedDevice>,
@@ -50,11 +54,16 @@ pub(super) struct Arguments {
     force: bool,
 }
 
+fn cache(name: &str) -> std::result::Result<CacheType, String> {
+    serde_json::from_value(json!(name)).map_err(|error| error.to_string())
+}
+
 pub(super) fn run(arguments: Arguments, host: Arc<Host>, terminal: &Terminal) -> Result<Ended> {
     let Arguments {
         model,
         port,
         key,
+        cache,
         device,
         yes,
         force,
@@ -68,6 +77,7 @@ pub(super) fn run(arguments: Arguments, host: Arc<Host>, terminal: &Terminal) ->
         force,
         port,
         key,
+        cache: cache.unwrap_or_default(),
     };
     let server = Server::start(served, &host).map_err(chat::say_how_to_force)?;
     for warning in server.warnings() {

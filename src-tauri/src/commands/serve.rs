@@ -1,5 +1,6 @@
 //! A model for other programs on this machine.
 
+use models::ops::kept::CacheType;
 use tauri::State;
 
 use super::App;
@@ -36,6 +37,7 @@ pub(super) fn start_server(
         force,
         port: None,
         key,
+        cache: CacheType::default(),
     };
     let server = Server::start(served, &host)?;
     let view = ServerView::new(&server, 0);

@@ -12,6 +12,7 @@ use models::{
     data::row::{Message, Role},
     device::{Checked, Choice, DeviceKind, FoundDevice, RequestedDevice},
     figures,
+    ops::kept::CacheType,
     profile::Ceilings,
     tasks::{language::profile::AnswerProfile, probe::live::LiveProbe},
 };
@@ -41,6 +42,8 @@ pub(crate) struct OpenModel {
     warnings: Vec<String>,
     /// Where it stands who computes on its device.
     in_use: PathBuf,
+    /// How completions keep keys and values of what was read.
+    cache: CacheType,
 }
 
 /// What is heard while an answer is written.
@@ -201,6 +204,7 @@ impl OpenModel {
             context,
             warnings,
             in_use: place.in_use,
+            cache: CacheType::default(),
         })
     }
 
@@ -294,13 +298,19 @@ impl OpenModel {
 }
 
 impl OpenModel {
+    /// The same model, whose completions keep keys and values so.
+    pub(crate) fn keeping(self, cache: CacheType) -> Self {
+        Self { cache, ..self }
+    }
+
     /// Completes for the server. `show` hears every token; `stop` ends it where it is.
     pub(crate) fn complete(
         &mut self,
-        completion: Box<Completion>,
+        mut completion: Box<Completion>,
         show: &mut dyn FnMut(Drafted),
         stop: &dyn Fn() -> bool,
     ) -> Result<Completed> {
+        completion.cache = self.cache;
         let ask = Ask::Complete { completion };
         let _in_use = InUse::begin(&self.in_use, Work::Answer);
         let mut hear = |reply| match reply {

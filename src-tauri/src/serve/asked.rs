@@ -11,6 +11,7 @@ use models::{
     data::row::{Message, Role},
     generate::sample::{Biases, SamplingSettings},
     limits::Limit,
+    ops::kept::CacheType,
 };
 use serde_json::{Map, Value};
 
@@ -202,6 +203,7 @@ fn completion(fields: Fields, beginning: Beginning) -> Result<Completion> {
         likeliest: None,
         anew: seed.is_some(),
         echo: false,
+        cache: CacheType::default(),
     })
 }
 

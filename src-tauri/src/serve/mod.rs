@@ -25,7 +25,7 @@ use std::{
 
 use axum::http::StatusCode;
 use jiff::Timestamp;
-use models::device::RequestedDevice;
+use models::{device::RequestedDevice, ops::kept::CacheType};
 use serde_json::{Value, json};
 use tokio::{
     runtime::{Builder, Runtime},
@@ -89,6 +89,8 @@ pub(crate) struct Served {
     pub(crate) port: Option<u16>,
     /// The key that clients have to show. Without one, any is accepted.
     pub(crate) key: Option<String>,
+    /// How keys and values of what was read are kept.
+    pub(crate) cache: CacheType,
 }
 
 /// What a server is doing.
@@ -113,7 +115,10 @@ impl Server {
         }
         let open = {
             let (host, served) = (host.clone(), served.clone());
-            move || host.open_model(&served.name, served.device, served.force)
+            move || {
+                let model = host.open_model(&served.name, served.device, served.force)?;
+                Ok(model.keeping(served.cache))
+            }
         };
         let model = open()?;
         let called = host.served_name(&served.name);

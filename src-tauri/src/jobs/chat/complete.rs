@@ -59,6 +59,7 @@ impl Chat {
                 chances: it.chances,
             })
         };
+        self.generator.keep(completion.cache);
         let tokenizer = &self.model.tokenizer;
         let answer = self
             .generator
