@@ -161,7 +161,7 @@ pub struct Scoring {
 
 /// Attention of q [b, t, h, e] over k and v [b, s, k, e], each key head shared by h/k query heads -> [b, t, h, e].
 ///
-/// Nothing is learned through keys and values that a cache keeps in fewer bytes ([`kept`](crate::ops::kept)).
+/// Nothing is learned through keys and values that a cache keeps in fewer bytes ([`kept`]).
 pub fn attention(
     q: &Value,
     k: &Value,
