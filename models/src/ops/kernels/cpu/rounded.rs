@@ -5,7 +5,7 @@
 //! Deliberately absent: processors without AVX2, where nothing is rounded.
 
 #[cfg(target_arch = "x86_64")]
-mod avx2;
+pub(super) mod avx2;
 
 use candle_core::quantized::GgmlDType;
 

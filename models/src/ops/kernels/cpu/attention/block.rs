@@ -155,12 +155,7 @@ impl Block<'_> {
     /// Writes the output of a head from its products with the keys.
     #[inline(always)]
     fn attend(&self, q: &[f32], weights: &mut [f32], y: &mut [f32]) {
-        let scale = self.scoring.scale as f32;
-        for weight in weights.iter_mut() {
-            *weight *= scale;
-        }
-        let all = 0..weights.len();
-        softmax(weights, all, self.scoring.soft_cap);
+        weigh(weights, self.scoring);
         y.fill(0.0);
         let value = |key: usize| self.v.token(self.first + key, q.len());
         // Several at once, so that y is read and written less often.
@@ -236,9 +231,20 @@ impl Block<'_> {
     }
 }
 
+/// Turns products with all keys into weights.
+#[inline(always)]
+pub(super) fn weigh(products: &mut [f32], scoring: Scoring) {
+    let scale = scoring.scale as f32;
+    for product in products.iter_mut() {
+        *product *= scale;
+    }
+    let all = 0..products.len();
+    softmax(products, all, scoring.soft_cap);
+}
+
 /// Turns a row of scores into weights, zero outside of `visible`, and returns the logarithm of the softmax's sum.
 #[inline(always)]
-pub(super) fn softmax(scores: &mut [f32], visible: Range<usize>, soft_cap: Option<f64>) -> f32 {
+fn softmax(scores: &mut [f32], visible: Range<usize>, soft_cap: Option<f64>) -> f32 {
     scores[..visible.start].fill(0.0);
     scores[visible.end..].fill(0.0);
     let scores = &mut scores[visible];

@@ -8,13 +8,13 @@ mod avx2;
 use candle_core::{DType, Tensor};
 use half::f16;
 
-use super::{Shape, block::softmax, dims, side_by_side};
+use super::{Shape, block::weigh, dims, side_by_side};
 use crate::{
     Result,
     ops::{
         attention::{Scoring, Spans},
         kept::{GROUP, GROUP_BYTES},
-        kernels::cpu::{Numbers, each, filled, simd, tensor, with_scratch},
+        kernels::cpu::{Numbers, simd, tensor, with_scratch},
     },
 };
 
@@ -90,43 +90,25 @@ fn heads(
     spans: &Spans,
     scoring: Scoring,
 ) -> Vec<f32> {
-    filled(q.len(), |y| {
-        let tasks = y.chunks_mut(shape.width).zip(q.chunks(shape.width));
+    shape.by_head(|row, head, y| {
+        let (first, end) = spans.runs[row];
+        let [keys, values] = both.map(|(bytes, stride)| Head {
+            bytes: &bytes
+                [row * stride[0] + first as usize * stride[1] + head / shape.group * stride[2]..],
+            tokens_apart: stride[1],
+            form,
+        });
         let heads = shape.key_heads * shape.group;
-        each(
-            tasks.enumerate().collect(),
-            shape.work(),
-            |(index, (y, q))| {
-                let (row, head) = (index / heads, index % heads);
-                let (first, end) = spans.runs[row];
-                let [keys, values] = both.map(|(bytes, stride)| Head {
-                    bytes: &bytes[row * stride[0]
-                        + first as usize * stride[1]
-                        + head / shape.group * stride[2]..],
-                    tokens_apart: stride[1],
-                    form,
-                });
-                with_scratch((end - first) as usize, |weights| {
-                    keys.dots(q, weights);
-                    simd(
-                        #[inline(always)]
-                        || weigh(weights, scoring),
-                    );
-                    values.add_up(weights, y);
-                });
-            },
-        );
+        let q = &q[(row * heads + head) * shape.width..][..shape.width];
+        with_scratch((end - first) as usize, |weights| {
+            keys.dots(q, weights);
+            simd(
+                #[inline(always)]
+                || weigh(weights, scoring),
+            );
+            values.add_up(weights, y);
+        });
     })
-}
-
-/// Turns products into weights.
-#[inline(always)]
-fn weigh(weights: &mut [f32], scoring: Scoring) {
-    let scale = scoring.scale as f32;
-    for weight in weights.iter_mut() {
-        *weight *= scale;
-    }
-    softmax(weights, 0..weights.len(), scoring.soft_cap);
 }
 
 impl Head<'_> {

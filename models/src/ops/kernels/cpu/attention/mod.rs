@@ -142,6 +142,17 @@ impl Shape {
         (segment, self.queries.div_ceil(segment))
     }
 
+    /// The output of a single query per row, of which `fill` writes that of a row and a head.
+    fn by_head(self, fill: impl Fn(usize, usize, &mut [f32]) + Sync) -> Vec<f32> {
+        let heads = self.key_heads * self.group;
+        filled(self.rows * heads * self.width, |y| {
+            let tasks = y.chunks_mut(self.width).enumerate().collect();
+            each(tasks, self.work(), |(index, y)| {
+                fill(index / heads, index % heads, y);
+            });
+        })
+    }
+
     /// Multiplications of the whole, about.
     fn work(self) -> usize {
         self.rows * self.queries * self.keys * self.query_width()
@@ -245,13 +256,8 @@ impl Inputs {
     /// The output for a single query per row: nothing to block, and every key is read once.
     fn decode(&self) -> Result<Tensor> {
         let (shape, read) = (self.shape, self.read()?);
-        let y = filled(read.q.len(), |y| {
-            let tasks = y.chunks_mut(shape.width).enumerate().collect();
-            let heads = shape.key_heads * shape.group;
-            each(tasks, shape.work(), |(index, y)| {
-                let (row, head) = (index / heads, index % heads);
-                read.block(row, 0, 1, head / shape.group).decode(head, y);
-            });
+        let y = shape.by_head(|row, head, y| {
+            read.block(row, 0, 1, head / shape.group).decode(head, y);
         });
         tensor(y, self.q.shape())
     }

@@ -114,14 +114,14 @@ fn push(rounded: &mut Rounded, x: &[f32; GROUP]) {
 
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn load_numbers(numbers: &[f32; 8]) -> __m256 {
+pub(in crate::ops::kernels::cpu) fn load_numbers(numbers: &[f32; 8]) -> __m256 {
     // Safety: eight numbers are read, which need not be aligned.
     unsafe { _mm256_loadu_ps(numbers.as_ptr()) }
 }
 
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn stored(numbers: __m256) -> [f32; 8] {
+pub(in crate::ops::kernels::cpu) fn stored(numbers: __m256) -> [f32; 8] {
     let mut to = [0.0; 8];
     // Safety: eight numbers are written, where there are as many; they need not be aligned.
     unsafe { _mm256_storeu_ps(to.as_mut_ptr(), numbers) };
@@ -138,7 +138,7 @@ fn largest(x: __m256) -> f32 {
 
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn total(x: __m256) -> f32 {
+pub(in crate::ops::kernels::cpu) fn total(x: __m256) -> f32 {
     let four = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps::<1>(x));
     let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
     _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps::<1>(two, two)))

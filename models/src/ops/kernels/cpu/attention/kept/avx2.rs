@@ -6,8 +6,8 @@ use std::{
     arch::x86_64::{
         __m256, _mm_add_ps, _mm_loadl_epi64, _mm_loadu_si128, _mm_set1_epi16, _mm_storeu_ps,
         _mm256_castps256_ps128, _mm256_cvtepi8_epi32, _mm256_cvtepi32_ps, _mm256_cvtph_ps,
-        _mm256_extractf128_ps, _mm256_fmadd_ps, _mm256_hadd_ps, _mm256_loadu_ps, _mm256_mul_ps,
-        _mm256_set1_ps, _mm256_setzero_ps, _mm256_storeu_ps,
+        _mm256_extractf128_ps, _mm256_fmadd_ps, _mm256_hadd_ps, _mm256_mul_ps, _mm256_set1_ps,
+        _mm256_setzero_ps,
     },
     array,
 };
@@ -15,7 +15,10 @@ use std::{
 use super::{Form, Head};
 use crate::ops::{
     kept::{GROUP, GROUP_BYTES},
-    kernels::cpu::rounded,
+    kernels::cpu::rounded::{
+        self,
+        avx2::{load_numbers, stored, total},
+    },
 };
 
 /// Numbers in a vector.
@@ -85,16 +88,13 @@ fn dots_of<const IS_F16: bool, const VECTORS: usize>(
     q: &[[f32; LANES]],
     dots: &mut [f32],
 ) -> usize {
-    let q: [__m256; VECTORS] = array::from_fn(|index| load(&q[index]));
+    let q: [__m256; VECTORS] = array::from_fn(|index| load_numbers(&q[index]));
     let (fours, rest) = dots.as_chunks_mut::<TOKENS>();
     let first_of_rest = fours.len() * TOKENS;
     for (four, dots) in fours.iter_mut().enumerate() {
         let mut sums = [_mm256_setzero_ps(); TOKENS];
         for (token, sum) in sums.iter_mut().enumerate() {
-            let row = head.token(four * TOKENS + token, width);
-            for (index, q) in q.iter().enumerate() {
-                *sum = _mm256_fmadd_ps(*q, eight::<IS_F16>(row, at + LANES * index), *sum);
-            }
+            *sum = product::<IS_F16, VECTORS>(head.token(four * TOKENS + token, width), at, &q);
         }
         let [a, b, c, d] = sums;
         let pairs = _mm256_hadd_ps(_mm256_hadd_ps(a, b), _mm256_hadd_ps(c, d));
@@ -111,15 +111,24 @@ fn dots_of<const IS_F16: bool, const VECTORS: usize>(
     }
     for (token, dot) in rest.iter_mut().enumerate() {
         let row = head.token(first_of_rest + token, width);
-        let mut sum = _mm256_setzero_ps();
-        for (index, q) in q.iter().enumerate() {
-            sum = _mm256_fmadd_ps(*q, eight::<IS_F16>(row, at + LANES * index), sum);
-        }
-        let mut sums = [0.0; LANES];
-        store(&mut sums, sum);
-        *dot += sums.iter().sum::<f32>();
+        *dot += total(product::<IS_F16, VECTORS>(row, at, &q));
     }
     VECTORS
+}
+
+/// Products of vectors of q with those of a key from `at` on, to be added up.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn product<const IS_F16: bool, const VECTORS: usize>(
+    row: &[u8],
+    at: usize,
+    q: &[__m256; VECTORS],
+) -> __m256 {
+    let mut sum = _mm256_setzero_ps();
+    for (index, q) in q.iter().enumerate() {
+        sum = _mm256_fmadd_ps(*q, eight::<IS_F16>(row, at + LANES * index), sum);
+    }
+    sum
 }
 
 /// Overwrites `VECTORS` of y, which are those from `at` on, with the sum of the same of all values, each times its weight. Returns how
@@ -142,7 +151,7 @@ fn add_up_of<const IS_F16: bool, const VECTORS: usize>(
         }
     }
     for (y, sum) in y.iter_mut().zip(sums) {
-        store(y, sum);
+        *y = stored(sum);
     }
     VECTORS
 }
@@ -167,18 +176,4 @@ fn eight<const IS_F16: bool>(row: &[u8], at: usize) -> __m256 {
         let codes = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(codes));
         _mm256_mul_ps(codes, _mm256_cvtph_ps(scale))
     }
-}
-
-#[inline]
-#[target_feature(enable = "avx2,fma,f16c")]
-fn load(numbers: &[f32; LANES]) -> __m256 {
-    // SAFETY: eight numbers are read, which need not be aligned.
-    unsafe { _mm256_loadu_ps(numbers.as_ptr()) }
-}
-
-#[inline]
-#[target_feature(enable = "avx2,fma,f16c")]
-fn store(numbers: &mut [f32; LANES], sum: __m256) {
-    // SAFETY: eight numbers are written, which need not be aligned.
-    unsafe { _mm256_storeu_ps(numbers.as_mut_ptr(), sum) }
 }
