@@ -24,7 +24,6 @@ pub struct KvCache {
     read: Vec<u32>,
     /// How hidden states are changed on the way.
     steering: Rc<[Steering]>,
-    kept: CacheType,
     /// What reads single tokens into these buffers.
     #[cfg(feature = "cuda")]
     pub(super) next_token: Option<Box<super::decoder::next_token::NextToken>>,
@@ -58,7 +57,6 @@ impl KvCache {
             layers: (0..layers).map(layer).collect(),
             read: Vec::new(),
             steering: Rc::default(),
-            kept: CacheType::Full,
             #[cfg(feature = "cuda")]
             next_token: None,
         }
@@ -72,11 +70,10 @@ impl KvCache {
 
     /// Has keys and values kept so from now on. What it held otherwise is forgotten.
     pub fn keep(&mut self, kept: CacheType) {
-        if self.kept == kept {
+        if self.layers.iter().all(|layer| layer.kept == kept) {
             return;
         }
         self.truncate(0);
-        self.kept = kept;
         for layer in &mut self.layers {
             (layer.keys, layer.values) = (None, None);
             layer.kept = kept;
