@@ -222,6 +222,12 @@ pub(super) fn write(target: &Tensor, source: &Tensor) -> Result<()> {
     Ok(target.slice_set(&source, 0, 0)?)
 }
 
+/// Overwrites some rows [n] of a table with those of `source` [n, width]. No row is among them twice.
+pub(crate) fn write_rows(table: &Tensor, rows: &Tensor, source: &Tensor) -> Result<()> {
+    let places = rows.unsqueeze(1)?.broadcast_as(source.shape())?;
+    Ok(table.scatter_set(&places.contiguous()?, source, 0)?)
+}
+
 /// Says which tensors are left over after all known ones were loaded.
 pub(super) fn refuse_extra(tensors: &BTreeMap<String, Tensor>) -> Result<()> {
     match tensors.keys().next() {

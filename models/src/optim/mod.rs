@@ -35,6 +35,7 @@ use crate::{
     parameters::{Parameter, Parameters},
     tape::Gradients,
 };
+pub(crate) use flat::write_rows;
 use flat::{Extent, Flat, Form, refuse_extra};
 use muon::Muon;
 pub use owners::Owners;

@@ -39,8 +39,7 @@ impl SignSgd {
             let rows = Tensor::new(rows.as_slice(), weight.device())?;
             let used = |all: &Tensor| all.index_select(&rows, 0);
             let moved = moved(&used(weight)?, &used(gradient)?)?;
-            let places = rows.unsqueeze(1)?.broadcast_as(moved.shape())?;
-            weight.scatter_set(&places.contiguous()?, &moved, 0)?;
+            flat::write_rows(weight, &rows, &moved)?;
         }
         Ok(())
     }

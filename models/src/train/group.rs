@@ -232,12 +232,13 @@ impl Together {
             let numbers = (0..PATTERN_NUMBERS).map(|index| (index % PATTERN) as f32 * factor);
             numbers.collect::<Vec<_>>()
         };
+        let own = pattern(factor(rank));
         let expected = pattern((0..world).map(factor).sum());
         let mut is_right = true;
         let mut least_millis = f64::INFINITY;
         // The first connects the devices, so the others say how long one takes.
         for _ in 0..3 {
-            let own = Tensor::from_vec(pattern(factor(rank)), PATTERN_NUMBERS, device)?;
+            let own = Tensor::from_slice(&own, PATTERN_NUMBERS, device)?;
             device.synchronize()?;
             self.exchange(GroupControl::default(), None, 0, String::new)?;
             let begun = Instant::now();
@@ -408,16 +409,12 @@ impl Together {
         });
         let places: Vec<_> = places.collect();
         let mut numbers = vec![0.0; places.last().map_or(0, |it| it.end)];
-        let own = own.chunks(BYTES_PER_NUMBER);
-        for (number, bytes) in numbers[places[rank].clone()].iter_mut().zip(own) {
-            let mut four = [0; BYTES_PER_NUMBER];
-            four[..bytes.len()].copy_from_slice(bytes);
-            *number = f64::from(u32::from_le_bytes(four));
+        for (number, own) in numbers[places[rank].clone()].iter_mut().zip(packed(own)) {
+            *number = own;
         }
         let numbers = self.sum(numbers)?;
         let of = |(place, bytes): (_, &f64)| {
-            let numbers: &[f64] = &numbers[place];
-            let all = numbers.iter().flat_map(|it| (*it as u32).to_le_bytes());
+            let all = unpacked(&numbers[place]);
             all.take(*bytes as usize).collect()
         };
         Ok(places.into_iter().zip(&bytes).map(of).collect())
@@ -507,18 +504,25 @@ impl Together {
     fn sentence(&mut self, own: &str) -> Result<String> {
         let mut bytes = own.as_bytes()[..own.len().min(SENTENCE_BYTES)].to_vec();
         bytes.resize(SENTENCE_BYTES, 0);
-        let (fours, _) = bytes.as_chunks::<BYTES_PER_NUMBER>();
-        let numbers = fours
-            .iter()
-            .map(|four| f64::from(u32::from_le_bytes(*four)));
-        let said = self.group.sum(numbers.collect())?;
-        let bytes: Vec<u8> = said
-            .iter()
-            .flat_map(|it| (*it as u32).to_le_bytes())
-            .collect();
+        let said = self.group.sum(packed(&bytes).collect())?;
+        let bytes: Vec<u8> = unpacked(&said).collect();
         let text = String::from_utf8_lossy(&bytes);
         Ok(text.chars().filter(|it| !it.is_control()).collect())
     }
+}
+
+/// Bytes in numbers that a sum over ranks has exactly, where only one of them has some.
+fn packed(bytes: &[u8]) -> impl Iterator<Item = f64> {
+    bytes.chunks(BYTES_PER_NUMBER).map(|some| {
+        let mut four = [0; BYTES_PER_NUMBER];
+        four[..some.len()].copy_from_slice(some);
+        f64::from(u32::from_le_bytes(four))
+    })
+}
+
+/// The bytes that were packed, and zeros up to the end of the last number.
+fn unpacked(numbers: &[f64]) -> impl Iterator<Item = u8> {
+    numbers.iter().flat_map(|it| (*it as u32).to_le_bytes())
 }
 
 #[cfg(test)]

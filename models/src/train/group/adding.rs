@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use candle_core::Tensor;
 
 use super::{Bucket, ENDS, RAN_OUT, Together};
-use crate::{Error, Result, random::stable_hash, tape::Gradients};
+use crate::{Error, Result, optim::write_rows, random::stable_hash, tape::Gradients};
 
 /// The gradient of a table, of which only some rows are added up.
 struct Table {
@@ -39,8 +39,7 @@ impl Table {
 
     /// Puts the sums of these rows in their places.
     fn put(self, sums: &Tensor, gradients: &mut Gradients) -> Result<()> {
-        let places = self.places.unsqueeze(1)?.broadcast_as(sums.shape())?;
-        self.gradient.scatter_set(&places.contiguous()?, sums, 0)?;
+        write_rows(&self.gradient, &self.places, sums)?;
         gradients.note_rows(&self.name, self.rows);
         gradients.add(&self.name, self.gradient)
     }
@@ -116,8 +115,9 @@ impl Together {
 
     /// Takes the gradients of tables out whose rows were noted, with the rows that all ranks used.
     fn tables(&mut self, gradients: &mut Gradients) -> Result<Vec<Table>> {
-        let names = gradients.iter().map(|it| it.0.to_owned());
-        let names: Vec<String> = names.filter(|it| gradients.rows(it).is_some()).collect();
+        let names = gradients.iter().map(|it| it.0);
+        let names = names.filter(|it| gradients.rows(it).is_some());
+        let names: Vec<String> = names.map(str::to_owned).collect();
         let mut tables = Vec::with_capacity(names.len());
         for name in names {
             let own = gradients.rows(&name).into_iter().flatten();
