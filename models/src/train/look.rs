@@ -61,10 +61,11 @@ fn evaluate<T: Task>(
     let measured = with_average(task, state, |task| {
         task.evaluate(plan.evaluate.batches, &mut measuring)
     });
-    let mut examined = Ok(Vec::new());
-    if matches!(measured, Ok(Some(_))) && state.progress.step == plan.steps {
-        examined = with_average(task, state, |task| Ok(task.examine(&mut measuring)))?;
-    }
+    let is_last = state.progress.step == plan.steps;
+    let examined = match measured {
+        Ok(Some(_)) if is_last => with_average(task, state, |it| Ok(it.examine(&mut measuring))),
+        _ => Ok(Ok(Vec::new())),
+    };
     state.together = together;
     let Some(mut evaluation) = measured? else {
         return Ok(false);
@@ -72,12 +73,12 @@ fn evaluate<T: Task>(
     let (step, loss) = (state.progress.step, evaluation.loss);
     let score = task.judged_by().and_then(|name| evaluation.score(name));
     let score = score.filter(|it| it.is_finite());
-    if is_alone {
-        let what = "the last step could not be examined";
-        examined = Ok(or_warned(examined, what, observer)?);
-    }
-    // The other ranks wait for what one can't find.
-    evaluation.metrics.extend(examined?);
+    let what = "the last step could not be examined";
+    evaluation.metrics.extend(match is_alone {
+        true => or_warned(examined?, what, observer)?,
+        // The other ranks wait for what one can't find.
+        false => examined??,
+    });
     evaluation.metrics.retain(|metric| metric.value.is_finite());
     if !loss.is_finite() {
         let message = format!("the loss on held-out data is not a number after step {step}");
