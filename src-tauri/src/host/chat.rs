@@ -306,12 +306,14 @@ impl OpenModel {
     /// Completes for the server. `show` hears every token; `stop` ends it where it is.
     pub(crate) fn complete(
         &mut self,
-        mut completion: Box<Completion>,
+        completion: Box<Completion>,
         show: &mut dyn FnMut(Drafted),
         stop: &dyn Fn() -> bool,
     ) -> Result<Completed> {
-        completion.cache = self.cache;
-        let ask = Ask::Complete { completion };
+        let ask = Ask::Complete {
+            completion,
+            cache: self.cache,
+        };
         let _in_use = InUse::begin(&self.in_use, Work::Answer);
         let mut hear = |reply| match reply {
             Reply::Drafted { drafted } => {

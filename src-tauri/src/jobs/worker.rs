@@ -304,14 +304,14 @@ fn chat(ask: Ask, open: &mut Option<Open>, control: &ControlState) -> Result<()>
             let said = chat.answer(prompt, &settings, plain, &mut show)?;
             send(&Reply::Answered { said });
         }
-        Ask::Complete { completion } => {
+        Ask::Complete { completion, cache } => {
             let mut show = |drafted: Drafted| {
                 if drafted.is_token || !drafted.piece.is_empty() {
                     send(&Reply::Drafted { drafted });
                 }
                 control.flow()
             };
-            let completed = open_chat(open)?.complete(*completion, &mut show)?;
+            let completed = open_chat(open)?.complete(*completion, cache, &mut show)?;
             send(&Reply::Completed { completed });
         }
         Ask::ProfileAnswer => {

@@ -11,7 +11,6 @@ use models::{
     data::row::{Message, Role},
     generate::sample::{Biases, SamplingSettings},
     limits::Limit,
-    ops::kept::CacheType,
 };
 use serde_json::{Map, Value};
 
@@ -203,7 +202,6 @@ fn completion(fields: Fields, beginning: Beginning) -> Result<Completion> {
         likeliest: None,
         anew: seed.is_some(),
         echo: false,
-        cache: CacheType::default(),
     })
 }
 

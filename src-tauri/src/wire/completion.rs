@@ -7,7 +7,6 @@ use models::{
         chances::Chances,
         sample::{Biases, SamplingSettings},
     },
-    ops::kept::CacheType,
 };
 use serde::{Deserialize, Serialize};
 
@@ -44,8 +43,6 @@ pub(crate) struct Completion {
     pub(crate) anew: bool,
     /// Gives the beginning out again, as its tokens read.
     pub(crate) echo: bool,
-    /// How keys and values of what was read are kept.
-    pub(crate) cache: CacheType,
 }
 
 /// A token was written, or text became certain.

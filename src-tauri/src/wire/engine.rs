@@ -11,6 +11,7 @@ use models::{
     check::{CheckRow, Fallback, Fault},
     data::starter::Exchange,
     device::{Checked, FoundDevice, RequestedDevice},
+    ops::kept::CacheType,
     profile::Ceilings,
     tasks::{
         AnyPlan,
@@ -80,7 +81,11 @@ pub(crate) enum Ask {
         plain: bool,
     },
     /// Complete what the server was asked.
-    Complete { completion: Box<Completion> },
+    Complete {
+        completion: Box<Completion>,
+        /// How keys and values of what was read are kept.
+        cache: CacheType,
+    },
     /// Say where an answer of the open model spends its time and memory.
     ProfileAnswer,
     /// Make a vector of a text, for the server.

@@ -6,7 +6,7 @@ use std::{ops::ControlFlow, time::Instant};
 
 use models::{
     generate::{Limits, Wanted, Written},
-    ops::kernels,
+    ops::{kept::CacheType, kernels},
     tasks::language::embed::embed,
 };
 
@@ -17,10 +17,11 @@ use crate::wire::{
 };
 
 impl Chat {
-    /// Completes. `show` hears every token, and can break to stop at once.
+    /// Completes, with keys and values kept as `cache` says. `show` hears every token, and can break to stop at once.
     pub(crate) fn complete(
         &mut self,
         completion: Completion,
+        cache: CacheType,
         show: &mut dyn FnMut(Drafted) -> ControlFlow<()>,
     ) -> Result<Completed> {
         let (prompt, ends) = match self.beginning(&completion.beginning)? {
@@ -59,7 +60,7 @@ impl Chat {
                 chances: it.chances,
             })
         };
-        self.generator.keep(completion.cache);
+        self.generator.keep(cache);
         let tokenizer = &self.model.tokenizer;
         let answer = self
             .generator
