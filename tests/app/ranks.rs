@@ -29,30 +29,26 @@ evaluate: {every: 4}
 steps: 12
 device: cpu
 ";
-const PUZZLES: &str = "\
+/// What runs on puzzles have in common.
+const PUZZLE_RUN: &str = "\
 task: puzzle
 name: Small
-data: {files: [puzzles]}
-trm: {hidden_size: 32, num_heads: 2, halt_max_steps: 3}
-batch: {rows: 3, accumulate: 4}
 schedule: {kind: constant, warmup_steps: 0}
 evaluate: {every: 4}
 save: {every: 4}
 steps: 8
 device: cpu
 ";
+const PUZZLES: &str = "\
+data: {files: [puzzles]}
+trm: {hidden_size: 32, num_heads: 2, halt_max_steps: 3}
+batch: {rows: 3, accumulate: 4}
+";
 const TASKS: &str = "\
-task: puzzle
-name: Small
 data: {files: [tasks], augmentations: 3, evaluate_puzzles: 5}
 trm: {mlp_t: false, pos_encodings: rope, hidden_size: 8, num_heads: 1, L_layers: 1, H_cycles: 1, L_cycles: 1,
   halt_max_steps: 2, puzzle_emb_len: 1}
 batch: {rows: 2, accumulate: 4}
-schedule: {kind: constant, warmup_steps: 0}
-evaluate: {every: 4}
-save: {every: 4}
-steps: 8
-device: cpu
 ";
 /// A rank that is gone has to be missed sooner.
 const NOTICED: Duration = Duration::from_secs(10);
@@ -239,13 +235,13 @@ fn two_ranks_share_the_vectors_of_the_tasks_of_arc_and_what_is_voted() {
 
 /// A run learns the same, whichever number of ranks its parts have.
 #[track_caller]
-fn check_puzzles(run_file: &str, make: &dyn Fn(&App)) {
+fn check_puzzles(own: &str, make: &dyn Fn(&App)) {
     let learned = |parts: &[(usize, usize)]| {
         let app = App::new();
         make(&app);
         let first = parts[0].0;
-        let file = run_file.replace("steps: 8", &format!("steps: {first}"));
-        app.file("run.yaml", &file);
+        let common = PUZZLE_RUN.replace("steps: 8", &format!("steps: {first}"));
+        app.file("run.yaml", &format!("{common}{own}"));
         let mut told = String::new();
         for (at, (steps, devices)) in parts.iter().enumerate() {
             let ran = match at {
