@@ -226,7 +226,8 @@ fn generate(folder: Option<&Path>, options: &Options) -> models::Result<Json> {
     let device = options.device()?;
     let decoder = options.decoder(folder, &device, false)?;
     let avoided: Vec<String> = options.0.get("avoid").into_iter().cloned().collect();
-    let _avoided = models::ops::kernels::avoid(&avoided)?;
+    let narrows = options.narrows_products(&device);
+    let _chosen = models::ops::kernels::choose(&avoided, narrows)?;
     let mut rates = Vec::new();
     let mut written: Vec<u32> = Vec::new();
     for _ in 0..options.number("rounds", 3) + 1 {
@@ -269,6 +270,10 @@ impl Options {
         }
     }
 
+    fn narrows_products(&self, device: &Device) -> bool {
+        device.is_cpu() && self.dtype("dtype") == DType::BF16
+    }
+
     fn asked_device(&self) -> &str {
         self.0.get("device").map_or("cpu", String::as_str)
     }
@@ -296,6 +301,11 @@ impl Options {
         let storage = match self.0.contains_key("storage") {
             true => self.dtype("storage"),
             false if learns => DType::F32,
+            false => compute,
+        };
+        // On the CPU bf16 is what products round to.
+        let compute = match self.narrows_products(device) {
+            true => DType::F32,
             false => compute,
         };
         let config = match folder {

@@ -41,7 +41,9 @@ fn a_benchmark_is_a_table_with_advice_and_is_exported_compared_and_imported() {
         serde_json::from_str(&fs::read_to_string(app.folder().join("first.json")).unwrap())
             .unwrap();
     let rows = report["devices"][0]["rows"].as_array().unwrap();
-    assert_eq!(rows.len(), 6);
+    // A processor with products of bf16 is measured in them too.
+    let is_usual = |row: &&Value| row["dtype"] != "bf16";
+    assert_eq!(rows.iter().filter(is_usual).count(), 6, "{rows:?}");
     assert!(
         rows.iter()
             .all(|row| row["measured"]["median_millis"].as_f64() > Some(0.0))
@@ -55,7 +57,7 @@ fn a_benchmark_is_a_table_with_advice_and_is_exported_compared_and_imported() {
     let same = app.anneal("bench --compare first.json first.json");
     assert_eq!(
         same.stdout.matches("no clear change").count(),
-        6,
+        rows.len(),
         "{same:?}"
     );
 

@@ -17,7 +17,7 @@ use models::{
 #[test]
 fn every_operation_of_the_cpu_is_right() {
     // The CPU can be asked for what a GPU computes in, though no plan does so.
-    for class in [DeviceClass::Cpu, DeviceClass::Cuda80] {
+    for class in [DeviceClass::Cpu, DeviceClass::CpuBf16, DeviceClass::Cuda80] {
         for group in GROUPS {
             let rows = rows(group.name, class, &[]);
             let cases = cases(group.name, class).unwrap();
@@ -52,6 +52,7 @@ fn every_kernel_is_checked_under_its_name() {
 #[test]
 fn each_device_is_checked_in_the_dtypes_a_plan_may_choose() {
     assert_eq!(dtypes(DeviceClass::Cpu), [Dtype::F32]);
+    assert_eq!(dtypes(DeviceClass::CpuBf16), [Dtype::F32, Dtype::Bf16]);
     assert_eq!(dtypes(DeviceClass::CudaBefore80), [Dtype::F32, Dtype::F16]);
     for class in [
         DeviceClass::Metal,
@@ -120,6 +121,22 @@ fn a_fault_is_one_operations_and_leaves_the_others_well() {
         .into_iter()
         .map(|it| it.verdict);
     assert!(verdicts.eq([Verdict::Inexact, Verdict::Ok, Verdict::Ok]));
+}
+
+#[test]
+fn wrong_products_of_bf16_on_the_cpu_cost_f32_nothing() {
+    let class = DeviceClass::CpuBf16;
+    let mut cases: Vec<CheckCase> = GROUPS
+        .iter()
+        .flat_map(|it| cases(it.name, class).unwrap())
+        .collect();
+    cases.retain(|it| it.operation == "linear" && it.dtype == Dtype::Bf16);
+    let rows = rows_of(&cases, class, &[fault("linear", FaultKind::Wrong)]);
+    assert_eq!(rows.len(), 1);
+    assert_eq!(rows[0].fallback, Some(Fallback::Cpu));
+    let checked = Checked::from_rows(&rows);
+    assert_eq!(checked.refused_dtypes, [Dtype::Bf16]);
+    assert!(checked.composed.is_empty(), "{checked:?}");
 }
 
 #[test]

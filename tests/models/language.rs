@@ -326,6 +326,30 @@ fn in_f16_a_run_lowers_its_loss_scale_and_learns_from_the_same_rows_as_in_f32() 
 }
 
 #[test]
+fn with_products_of_bf16_a_run_on_the_cpu_learns_nearly_the_same_from_the_same_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = chat_file(folder.path());
+    let base = base_model(folder.path(), &data);
+    for method in ["scratch", "recursive", "full", "lora"] {
+        let mut plan = plan(method, &data, Some(&base));
+        plan.run.learning_rate *= if method == "lora" { 20.0 } else { 1.0 };
+        let path = |name: &str| folder.path().join(format!("{method}-{name}"));
+        let (_, _, expected) = run(&plan, &path("f32"), None);
+        plan.run.dtype.compute = Dtype::Bf16;
+        let (_, straight, losses) = run(&plan, &path("bf16"), None);
+        assert_ne!(losses, expected, "{method}");
+        for (step, (loss, expected)) in losses.iter().zip(&expected).enumerate() {
+            let off = (loss - expected).abs() / expected;
+            assert!(
+                off < 0.01,
+                "{method}, step {step}: {loss} and not {expected}"
+            );
+        }
+        check_five_and_five(&plan, &path("stopped"), &straight, &losses);
+    }
+}
+
+#[test]
 fn what_was_trained_loads_and_writes_as_it_did_in_training() {
     let folder = tempfile::tempdir().unwrap();
     let data = chat_file(folder.path());

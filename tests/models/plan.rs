@@ -129,9 +129,47 @@ fn what_the_device_cannot_do_safely_is_replaced_with_a_warning() {
         resolved.warnings,
         [
             "the longest row has 900 tokens and is cut to 320",
-            "`dtype.compute`: bf16 was asked for and f32 is used. The CPU widens bf16 matrices to f32 again on every \
-             product, so it is slower than f32.",
+            "`dtype.compute`: bf16 was asked for and f32 is used. Only processors with products of bf16 gain by it; on \
+             others they are slower than those of f32.",
         ]
+    );
+}
+
+#[test]
+fn a_processor_with_products_of_bf16_uses_them_when_asked_and_keeps_its_tensors_in_f32() {
+    let facts = || {
+        let mut facts = lora_facts();
+        facts.device.device.multiplies_bf16 = true;
+        facts
+    };
+    let run = |asked: Json| plan(with(request(), asked), facts()).plan.run;
+    let usual = run(json!({}));
+    assert_eq!(
+        (
+            usual.dtype.compute,
+            usual.dtype.storage,
+            usual.tensor_dtype()
+        ),
+        (Dtype::F32, Dtype::F32, Dtype::F32)
+    );
+    let asked = run(json!({"dtype": {"compute": "bf16"}}));
+    assert_eq!(
+        (
+            asked.dtype.compute,
+            asked.dtype.storage,
+            asked.tensor_dtype()
+        ),
+        (Dtype::Bf16, Dtype::Bf16, Dtype::F32)
+    );
+    let exact = run(json!({"dtype": {"compute": "bf16", "storage": "f32"}}));
+    assert_eq!(exact.dtype.storage, Dtype::F32);
+    // What is refused on any processor is refused on this one.
+    let lowered = run(json!({"dtype": {"storage": "f16"}}));
+    assert_eq!(lowered.dtype.storage, Dtype::F32);
+    let gpu = plan(request(), gpu_facts(Checked::default())).plan.run;
+    assert_eq!(
+        (gpu.dtype.compute, gpu.tensor_dtype()),
+        (Dtype::Bf16, Dtype::Bf16)
     );
 }
 

@@ -217,7 +217,7 @@ fn network(
         device: place.device.clone(),
     };
     let learns = plan.task.method != Method::Lora;
-    let compute = plan.run.dtype.compute.into();
+    let compute = plan.run.tensor_dtype().into();
     let mut network = Network::new(config, &mut weights, learns, compute, &place.device)?;
     if let Some(lora) = &plan.task.lora {
         weights.dtype = DType::F32;

@@ -28,7 +28,7 @@ pub use size::Size;
 use crate::{
     Error, Result,
     device::{Choice, DeviceKind, dtype::Dtype, memory::memory},
-    ops::kernels,
+    ops::kernels::{self, Computing},
     train::profile::{Profile, profile_steps},
 };
 
@@ -166,6 +166,19 @@ impl BenchCase {
         self.dtype.unwrap_or(Dtype::F32)
     }
 
+    /// What tensors are kept in.
+    fn tensors(&self, place: &BenchDevice) -> Dtype {
+        self.compute().kept_in(place.device.is_cpu())
+    }
+
+    /// Has this thread compute as the case says, until what is returned is dropped.
+    fn choose_kernels(&self, place: &BenchDevice) -> Result<Computing> {
+        kernels::choose(
+            &place.avoid_kernels,
+            self.compute().narrows_products(place.device.is_cpu()),
+        )
+    }
+
     /// The rows of its batches.
     fn rows(&self) -> usize {
         self.variation.rows.unwrap_or(1)
@@ -221,7 +234,7 @@ pub fn measure(
     stop: &dyn Fn() -> bool,
 ) -> BenchRow {
     let measured = (|| {
-        let _avoided = kernels::avoid(&place.avoid_kernels)?;
+        let _chosen = case.choose_kernels(place)?;
         let (unit, mut work) = prepare(&case, place)?;
         place.device.synchronize()?;
         let clock = Clock::start(seconds, stop);
@@ -253,7 +266,7 @@ pub fn profile(
     place: &BenchDevice,
     stop: &dyn Fn() -> bool,
 ) -> Result<Option<Profile>> {
-    let _avoided = kernels::avoid(&place.avoid_kernels)?;
+    let _chosen = case.choose_kernels(place)?;
     let (_, mut work) = prepare(case, place)?;
     profile_steps(&place.device, &mut || work.take_whole(&place.device), stop)
 }

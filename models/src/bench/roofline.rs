@@ -102,7 +102,7 @@ fn read_and_write(case: &BenchCase, place: &BenchDevice) -> Result<Work> {
     let left = Value::constant(numbers(&[count], case, place)?);
     let right = Value::constant(left.tensor().affine(0.5, 0.25)?);
     // Two are read, one is written.
-    let bytes = (3 * count * case.compute().bytes()) as f64;
+    let bytes = (3 * count * case.tensors(place).bytes()) as f64;
     Ok(Work {
         step: StepWork {
             amount: bytes,
@@ -117,7 +117,7 @@ fn read_and_write(case: &BenchCase, place: &BenchDevice) -> Result<Work> {
 /// Normal numbers, few of them repeated.
 fn numbers(shape: &[usize], case: &BenchCase, place: &BenchDevice) -> Result<Tensor> {
     let mut weights = RepeatedWeights {
-        dtype: case.compute().into(),
+        dtype: case.tensors(place).into(),
         device: place.device.clone(),
     };
     weights.tensor(&WeightRequest {

@@ -99,12 +99,12 @@ fn decoder(case: &BenchCase, place: &BenchDevice, tokens: usize) -> Result<(Deco
     let bytes = inference_bytes(
         &config.clone().into(),
         storage,
-        case.compute(),
+        case.tensors(place),
         tokens,
         device,
     );
     refuse_what_does_not_fit(bytes, place)?;
-    let compute: DType = case.compute().into();
+    let compute: DType = case.tensors(place).into();
     let decoder = Decoder::new(config, &mut weights, false, compute, &place.device)?;
     Ok((decoder, bytes))
 }

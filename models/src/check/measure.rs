@@ -47,7 +47,8 @@ pub(super) fn row(
     let dtype = DType::from(case.dtype);
     let tolerance = operation.tolerance.of(case.dtype);
     let reference = kernels::without(|| reference(&operation, dtype))?;
-    let place = Setup::device(device, dtype);
+    let place = Setup::device(device, case.dtype);
+    let _chosen = kernels::choose(&[], place.narrows_products())?;
     let mut row = CheckRow::of(case, tolerance);
     if let Some(problem) = kernels::problem(case.operation, device, dtype) {
         // What is tried below would be the composition, which is the fallback.
@@ -79,7 +80,7 @@ pub(super) fn row(
             case, &operation, &reference, &place, fault,
         )?);
     } else if let Some(device_millis) = row.device_millis.filter(|_| !device.is_cpu()) {
-        let cpu_millis = millis(&operation, &Setup::device(&Device::Cpu, DType::F32))?;
+        let cpu_millis = millis(&operation, &Setup::device(&Device::Cpu, Dtype::F32))?;
         row.cpu_millis = Some(cpu_millis);
         // A small model says nothing of speed: a device spends its time on starting one operation after another.
         let says_speed = ![TRAINING, GENERATION].contains(&case.operation);
@@ -116,7 +117,7 @@ pub(super) fn fallback(
 ) -> Result<Fallback> {
     let dtype = DType::from(case.dtype);
     let reference = kernels::without(|| reference(operation, dtype))?;
-    let place = Setup::device(device, dtype);
+    let place = Setup::device(device, case.dtype);
     composed_or_cpu(case, operation, &reference, &place, fault)
 }
 
@@ -128,6 +129,10 @@ fn composed_or_cpu(
     place: &Setup,
     fault: Option<FaultKind>,
 ) -> Result<Fallback> {
+    // Composed, the products would be exact and not what was asked for.
+    if place.narrows_products() {
+        return Ok(Fallback::Cpu);
+    }
     let own = kernels::NAMES.contains(&case.operation);
     let tried = match own {
         // A fault is one of the kernel.
@@ -295,7 +300,7 @@ impl Tolerance {
 /// What an operation computes on the CPU in f32, as bits. Without the largest trial, to be quick.
 #[cfg(test)]
 pub(super) fn bits_on_the_cpu(operation: &Operation) -> Vec<u32> {
-    let place = Setup::device(&Device::Cpu, DType::F32);
+    let place = Setup::device(&Device::Cpu, Dtype::F32);
     let [trials @ .., _] = operation.trials.as_slice() else {
         return Vec::new();
     };

@@ -290,7 +290,7 @@ pub enum FaultKind {
 pub fn dtypes(class: DeviceClass) -> Vec<Dtype> {
     let allowed = &dtype_rule(class, Role::Compute).allowed;
     let is_tried = |dtype: &Dtype| match (dtype, class) {
-        (Dtype::F16, DeviceClass::Cpu) => false,
+        (Dtype::F16, DeviceClass::Cpu | DeviceClass::CpuBf16) => false,
         (Dtype::Bf16, DeviceClass::Metal) => true,
         _ => allowed.iter().any(|it| it.dtype == *dtype),
     };

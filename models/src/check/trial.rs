@@ -233,13 +233,18 @@ impl Setup {
     }
 
     /// A device that computes in this dtype.
-    pub(super) fn device(device: &Device, dtype: DType) -> Self {
+    pub(super) fn device(device: &Device, dtype: Dtype) -> Self {
         Self {
             device: device.clone(),
-            compute: dtype,
-            rounded: dtype,
+            compute: dtype.kept_in(device.is_cpu()).into(),
+            rounded: dtype.into(),
             is_reference: false,
         }
+    }
+
+    /// Whether only what products multiply is in the dtype.
+    pub(super) fn narrows_products(&self) -> bool {
+        !self.is_reference && self.compute != self.rounded
     }
 }
 
@@ -328,8 +333,10 @@ impl Named {
 /// f16 what those of a run in f16 are.
 pub(super) fn stored_dtypes(class: DeviceClass, dtype: Dtype) -> Vec<DType> {
     let allowed = dtype_rule(class, Role::Storage).allowed.iter();
+    // Where only products are narrow, bf16 is another dtype than that of tensors.
+    let is_kept_in_bf16 = dtype == Dtype::Bf16 && class != DeviceClass::CpuBf16;
     let others =
-        allowed.filter(|it| it.dtype == Dtype::Bf16 && dtype != Dtype::Bf16 && dtype != Dtype::F16);
+        allowed.filter(|it| it.dtype == Dtype::Bf16 && !is_kept_in_bf16 && dtype != Dtype::F16);
     others.map(|it| it.dtype.into()).collect()
 }
 

@@ -45,6 +45,8 @@ fn cpu() -> FoundDevice {
         total_bytes: memory.map(|memory| memory.total_bytes),
         free_bytes: memory.map(|memory| memory.available_bytes),
         physical_cores: System::physical_core_count().ok(),
+        #[cfg(target_arch = "x86_64")]
+        multiplies_bf16: is_x86_feature_detected!("avx512bf16"),
         ..FoundDevice::named(DeviceKind::Cpu, 0, name)
     }
 }

@@ -39,6 +39,19 @@ impl Dtype {
     pub fn bytes(self) -> usize {
         DType::from(self).size_in_bytes()
     }
+
+    /// Whether this is only what products round to, and tensors stay f32: bf16 on a processor.
+    pub fn narrows_products(self, on_cpu: bool) -> bool {
+        on_cpu && self == Self::Bf16
+    }
+
+    /// What tensors are kept in where this is computed in.
+    pub fn kept_in(self, on_cpu: bool) -> Self {
+        match self.narrows_products(on_cpu) {
+            true => Self::F32,
+            false => self,
+        }
+    }
 }
 
 impl From<Dtype> for DType {
@@ -122,8 +135,10 @@ impl Role {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeviceClass {
-    /// The CPU, whoever made it.
+    /// A CPU without products of bf16, whoever made it.
     Cpu,
+    /// A CPU that multiplies bf16.
+    CpuBf16,
     /// An Apple GPU whose bf16 has not been compared with the CPU yet.
     Metal,
     /// An Apple GPU that has passed the device check in bf16.
@@ -136,8 +151,9 @@ pub enum DeviceClass {
 
 impl DeviceClass {
     /// All classes, in the order in which they are shown.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Cpu,
+        Self::CpuBf16,
         Self::Metal,
         Self::MetalChecked,
         Self::CudaBefore80,
@@ -151,6 +167,7 @@ impl DeviceClass {
             DeviceKind::Metal => Self::Metal,
             DeviceKind::Cuda if device.compute_capability >= Some((8, 0)) => Self::Cuda80,
             DeviceKind::Cuda => Self::CudaBefore80,
+            DeviceKind::Cpu if device.multiplies_bf16 => Self::CpuBf16,
             DeviceKind::Rocm | DeviceKind::Cpu => Self::Cpu,
         }
     }
@@ -160,6 +177,7 @@ impl fmt::Display for DeviceClass {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Cpu => "CPU",
+            Self::CpuBf16 => "CPU with products of bf16",
             Self::Metal => "Metal, not checked in bf16",
             Self::MetalChecked => "Metal, checked in bf16",
             Self::CudaBefore80 => "CUDA before compute capability 8.0",
@@ -295,6 +313,8 @@ mod tests {
             (DeviceClass::CudaBefore80, Role::Compute, None, f32, false),
             (DeviceClass::Cuda80, Role::Compute, None, bf16, false),
             (DeviceClass::Cpu, Role::Compute, Some(bf16), f32, true),
+            (DeviceClass::CpuBf16, Role::Compute, None, f32, false),
+            (DeviceClass::CpuBf16, Role::Compute, Some(bf16), bf16, false),
             (DeviceClass::Metal, Role::Compute, Some(bf16), f32, true),
             (DeviceClass::Cpu, Role::Storage, Some(f16), f32, true),
             (DeviceClass::Cuda80, Role::Accumulate, Some(bf16), f32, true),
@@ -342,8 +362,8 @@ mod tests {
             |class, strict| choose_dtype(class, Role::Compute, Some(Dtype::Bf16), &[], strict);
         assert_eq!(
             bf16(DeviceClass::Cpu, false).unwrap().reason,
-            "bf16 was asked for and f32 is used. The CPU widens bf16 matrices to f32 again on every product, so it \
-             is slower than f32."
+            "bf16 was asked for and f32 is used. Only processors with products of bf16 gain by it; on others they are \
+             slower than those of f32."
         );
         assert_eq!(
             bf16(DeviceClass::Metal, true).unwrap_err().to_string(),
@@ -367,13 +387,17 @@ mod tests {
     }
 
     #[test]
-    fn bf16_needs_compute_capability_8_or_a_passed_check() {
+    fn bf16_needs_compute_capability_8_a_passed_check_or_products_of_the_processor() {
         let cuda = |major, minor| FoundDevice {
             compute_capability: Some((major, minor)),
             ..FoundDevice::named(DeviceKind::Cuda, 0, "NVIDIA")
         };
         let unknown = FoundDevice::named(DeviceKind::Cuda, 0, "NVIDIA");
         let metal = FoundDevice::named(DeviceKind::Metal, 0, "Apple M3");
+        let cpu = |multiplies_bf16| FoundDevice {
+            multiplies_bf16,
+            ..FoundDevice::named(DeviceKind::Cpu, 0, "a processor")
+        };
         for (device, bf16_checked, expected) in [
             (&cuda(7, 5), true, DeviceClass::CudaBefore80),
             (&cuda(8, 0), false, DeviceClass::Cuda80),
@@ -381,6 +405,8 @@ mod tests {
             (&unknown, true, DeviceClass::CudaBefore80),
             (&metal, false, DeviceClass::Metal),
             (&metal, true, DeviceClass::MetalChecked),
+            (&cpu(false), true, DeviceClass::Cpu),
+            (&cpu(true), false, DeviceClass::CpuBf16),
         ] {
             assert_eq!(DeviceClass::of(device, bf16_checked), expected);
         }

@@ -68,6 +68,9 @@ pub struct FoundDevice {
     pub free_bytes: Option<u64>,
     /// Physical cores; only for a processor.
     pub physical_cores: Option<usize>,
+    /// Whether it multiplies numbers of bf16 at once, as Intel’s AMX and AVX-512 BF16 do; only for a processor.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub multiplies_bf16: bool,
     /// Major and minor compute capability; only for CUDA. 8.0 and above compute in bf16.
     pub compute_capability: Option<(u32, u32)>,
     /// The version of NVIDIA's cuDNN that its engine found; only for CUDA.
@@ -87,6 +90,7 @@ impl FoundDevice {
             total_bytes: None,
             free_bytes: None,
             physical_cores: None,
+            multiplies_bf16: false,
             compute_capability: None,
             cudnn_version: None,
             problem: None,

@@ -417,6 +417,10 @@ pub fn narrower(
     present: Dtype,
     checked: &Checked,
 ) -> Option<Dtype> {
+    // There a narrower product keeps its tensors as they are.
+    if role == Role::Compute && class == DeviceClass::CpuBf16 {
+        return None;
+    }
     let mut allowed = dtype_rule(class, role).allowed.iter().map(|it| it.dtype);
     allowed.find(|it| {
         *it != Dtype::F16 && it.bytes() < present.bytes() && !checked.refused_dtypes.contains(it)

@@ -27,7 +27,6 @@ use crate::{
     Error, Result,
     device::memory::{release, reset_peak},
     figures::{self, duration},
-    ops::kernels,
 };
 
 /// Steps at each size after those that warm up, and at most so many where they are short.
@@ -121,7 +120,7 @@ pub fn trial<T: Task, P: Part>(
     stop: &dyn Fn() -> bool,
 ) -> Result<Option<Trial>> {
     let plan = &whole_plan.run;
-    let _avoided = kernels::avoid(&plan.avoid_kernels)?;
+    let _chosen = plan.choose_kernels()?;
     match task.own_trial(stop) {
         Ok(None) => {}
         Ok(own) => {

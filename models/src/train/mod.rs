@@ -84,7 +84,7 @@ fn train_to_end<T: Task>(
     checkpoints: &Checkpoints,
     observer: &mut dyn Observer,
 ) -> Result<Outcome> {
-    let _avoided = kernels::avoid(&plan.avoid_kernels)?;
+    let _chosen = plan.choose_kernels()?;
     let started = Instant::now();
     let mut saver = Saver::new(plan, checkpoints);
     observer.event(started_event(plan, task, state));
@@ -172,7 +172,7 @@ pub fn try_steps<T: Task>(
     steps: usize,
     stop: &dyn Fn() -> bool,
 ) -> Result<Vec<f64>> {
-    let _avoided = kernels::avoid(&plan.avoid_kernels)?;
+    let _chosen = plan.choose_kernels()?;
     let mut millis = Vec::new();
     for _ in 0..steps {
         if stop() {

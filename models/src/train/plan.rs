@@ -15,11 +15,12 @@ use super::{
     tree::{Part, join, read_parts, with_unread},
 };
 use crate::{
-    Error,
+    Error, Result,
     device::{
         self, Checked, RequestedDevice,
         dtype::{Dtype, Role},
     },
+    ops::kernels::{self, Computing},
     optim::adamw_8bit,
 };
 
@@ -121,6 +122,27 @@ impl RunPlan {
             Self::deserialize(&*with_unread(&tree, unread)).ok()
         };
         plain(&self).unwrap_or(self)
+    }
+
+    /// The kind of numbers that activations and gradients are kept in.
+    pub fn tensor_dtype(&self) -> Dtype {
+        self.dtype.compute.kept_in(self.is_on_cpu())
+    }
+
+    /// Whether products round what they multiply to bf16, and tensors stay f32.
+    pub fn narrows_products(&self) -> bool {
+        self.dtype.compute.narrows_products(self.is_on_cpu())
+    }
+
+    fn is_on_cpu(&self) -> bool {
+        self.device == RequestedDevice::Cpu
+    }
+
+    /// Has this thread compute as the plan says, until what is returned is dropped.
+    ///
+    /// Errors: [`Error::Setting`] for an operation to avoid that has no kernel.
+    pub(crate) fn choose_kernels(&self) -> Result<Computing> {
+        kernels::choose(&self.avoid_kernels, self.narrows_products())
     }
 
     /// Whether held-out data is looked at after a step; 0 is before the first.

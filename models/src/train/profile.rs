@@ -17,7 +17,6 @@ use super::{
 use crate::{
     Result,
     device::memory::bytes_in_use,
-    ops::kernels,
     profile::{Ceilings, Peak, Place, Recording, Span, record},
 };
 
@@ -106,7 +105,7 @@ pub fn profile<T: Task, P: tree::Part>(
     stop: &dyn Fn() -> bool,
 ) -> Result<Option<Profile>> {
     let plan = &whole_plan.run;
-    let _avoided = kernels::avoid(&plan.avoid_kernels)?;
+    let _chosen = plan.choose_kernels()?;
     let mut state = TrainState::new(whole_plan, task)?;
     let device = device_of(task).unwrap_or(Device::Cpu);
     profile_steps(

@@ -89,7 +89,7 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
         } => {
             let run = runs::find(&host.paths, &run)?;
             let weights = run.best_checkpoint()?.join(WEIGHTS);
-            let dtype = run.plan()?.run.dtype.compute.into();
+            let dtype = run.plan()?.run.tensor_dtype().into();
             exchange::export(&weights, &file, dtype, compiled)?;
             terminal.line(file.display());
         }

@@ -18,7 +18,7 @@ use models::{
     checkpoint::load::LoadDtypes,
     data::row::{Message, Role},
     device::{
-        self, Checked, Choice,
+        self, Checked, Choice, DeviceKind,
         dtype::{self, DeviceClass, Dtype, choose_dtype},
         memory::memory,
     },
@@ -280,5 +280,6 @@ pub(crate) fn load_dtypes(device: &Choice, checked: &Checked) -> Result<LoadDtyp
 fn chosen_dtype(device: &Choice, checked: &Checked, role: dtype::Role) -> Result<Dtype> {
     let class = DeviceClass::of(&device.device, checked.bf16);
     let chosen = choose_dtype(class, role, None, &checked.refused_dtypes, false)?;
-    Ok(chosen.dtype)
+    let on_cpu = device.device.kind == DeviceKind::Cpu && role == dtype::Role::Compute;
+    Ok(chosen.dtype.kept_in(on_cpu))
 }

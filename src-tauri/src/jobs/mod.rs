@@ -33,7 +33,7 @@ mod watchdog;
 pub(crate) mod worker;
 
 use models::device::{
-    self, Checked, Choice, DeviceRequest, RequestedDevice,
+    self, Checked, Choice, DeviceKind, DeviceRequest, RequestedDevice,
     dtype::{DeviceClass, Dtype, Role, choose_dtype},
 };
 
@@ -49,5 +49,6 @@ fn choose(device: RequestedDevice, strict: bool) -> Result<Choice> {
 fn safest_dtype(device: &Choice, checked: &Checked) -> Result<Dtype> {
     let class = DeviceClass::of(&device.device, checked.bf16);
     let refused = &checked.refused_dtypes;
-    Ok(choose_dtype(class, Role::Compute, None, refused, false)?.dtype)
+    let chosen = choose_dtype(class, Role::Compute, None, refused, false)?;
+    Ok(chosen.dtype.kept_in(device.device.kind == DeviceKind::Cpu))
 }

@@ -331,6 +331,12 @@ fn prepare<P: Part, T: Task>(
 
 /// An error where a run that has begun would continue on another device, which nobody has allowed.
 fn stay_on_device(plan: &RunPlan, choice: &Choice) -> Result<()> {
+    if plan.narrows_products() && !choice.device.multiplies_bf16 {
+        let message = "the run computes in bf16, and this processor has no products of bf16";
+        let hint =
+            "continue it where it began, or set `dtype.compute` to f32 in the run’s `run.yaml`";
+        return Err(AppError::failed(message).with_hint(hint));
+    }
     if choice.device.requested() == plan.device || plan.memory_fallback.cpu {
         return Ok(());
     }

@@ -4,10 +4,11 @@
 //! composed version is every kernel's reference in the tests, and what is left where the device check found a kernel
 //! wrong.
 
-use std::{cell::Cell, marker::PhantomData};
+use std::{cell::Cell, marker::PhantomData, thread::LocalKey};
 
 use candle_core::{DType, Device};
 
+use self::cpu::product::narrow::Unit;
 use crate::{Error, Result};
 
 pub(crate) mod cpu;
@@ -62,8 +63,10 @@ const ALL: u32 = (1 << NAMES.len()) - 1;
 thread_local! {
     /// The operations that do without their kernels on this thread: one bit for each of [`NAMES`].
     static AVOIDED: Cell<u32> = const { Cell::new(0) };
-    /// Whether one row may be rounded on this thread.
+    /// Whether what is multiplied with weights in blocks may be rounded on this thread.
     static ROUNDS: Cell<bool> = const { Cell::new(false) };
+    /// What multiplies operands rounded to bf16 on this thread, where they are.
+    static NARROWED: Cell<Option<Unit>> = const { Cell::new(None) };
 }
 
 /// As long as it is kept, this thread does without the kernels of some operations.
@@ -100,6 +103,24 @@ pub fn avoid(operations: &[String]) -> Result<Avoided> {
     Ok(avoid_also(avoided))
 }
 
+/// Has this thread compute as a plan says, until it is dropped.
+#[must_use = "the thread computes as before when it is dropped"]
+pub struct Computing {
+    _avoided: Avoided,
+    _narrowed: Option<Inexact<Option<Unit>>>,
+}
+
+/// Composes the operations of these [`NAMES`] on this thread, and has products on the CPU round what they multiply to bf16 where
+/// that is asked for.
+///
+/// Errors: as [`avoid`].
+pub fn choose(avoided: &[String], narrows: bool) -> Result<Computing> {
+    Ok(Computing {
+        _avoided: avoid(avoided)?,
+        _narrowed: narrows.then(narrow),
+    })
+}
+
 /// What is wrong with a name that is none of [`NAMES`].
 pub(crate) fn unknown(operation: &str) -> String {
     let known = NAMES.join("`, `");
@@ -113,31 +134,50 @@ pub(crate) fn problem(operation: &str, device: &Device, dtype: DType) -> Option<
     metal::problem(KERNELS[index], device, dtype)
 }
 
-/// As long as it is kept, products of one row with weights in blocks may round that row to eight bits on this thread.
-#[must_use = "nothing is rounded when it is dropped"]
-pub(crate) struct Rounding {
-    before: bool,
+/// As long as it is kept, products on this thread are less exact.
+#[must_use = "products are exact again when it is dropped"]
+pub(crate) struct Inexact<T: Copy + 'static> {
+    what: &'static LocalKey<Cell<T>>,
+    before: T,
     /// It belongs to the thread that made it.
     thread: PhantomData<*const ()>,
 }
 
-impl Drop for Rounding {
+impl<T: Copy> Inexact<T> {
+    fn begin(what: &'static LocalKey<Cell<T>>, now: T) -> Self {
+        Self {
+            what,
+            before: what.replace(now),
+            thread: PhantomData,
+        }
+    }
+}
+
+impl<T: Copy> Drop for Inexact<T> {
     fn drop(&mut self) {
-        ROUNDS.set(self.before);
+        self.what.set(self.before);
     }
 }
 
-/// Lets one row be rounded, where that is faster: for writing, of which nothing is learned.
-pub(crate) fn round() -> Rounding {
-    Rounding {
-        before: ROUNDS.replace(cpu::can_round()),
-        thread: PhantomData,
-    }
+/// Lets products with weights in blocks round what they are multiplied with, where that is faster: one row to eight bits, and
+/// many to bf16. For reading and writing of which nothing is learned.
+pub(crate) fn round() -> Inexact<bool> {
+    Inexact::begin(&ROUNDS, cpu::can_round())
 }
 
-/// Whether it may be.
+/// Whether they may.
 pub(crate) fn rounds() -> bool {
     ROUNDS.get()
+}
+
+/// Has products on the CPU round their operands to bf16; sums stay f32.
+pub(crate) fn narrow() -> Inexact<Option<Unit>> {
+    Inexact::begin(&NARROWED, Some(Unit::here()))
+}
+
+/// What multiplies such operands, where they are rounded.
+pub(crate) fn narrowed() -> Option<Unit> {
+    NARROWED.get()
 }
 
 fn avoid_also(avoided: u32) -> Avoided {

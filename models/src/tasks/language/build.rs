@@ -74,7 +74,7 @@ fn network(
     text: &Text,
     device: &Device,
 ) -> Result<(Network, SavedAs)> {
-    let compute: DType = plan.run.dtype.compute.into();
+    let compute: DType = plan.run.tensor_dtype().into();
     let folder = || {
         let path = plan.task.model.as_deref();
         ModelFolder::open(path.ok_or_else(|| Error::setting("model", "is missing from the plan"))?)

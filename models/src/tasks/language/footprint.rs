@@ -149,7 +149,7 @@ impl Blocks {
     /// What a product has of them at once as numbers: in f32, and on a GPU in what it computes in as well.
     fn widened_bytes(&self, plan: &TrainPlan<LanguagePlan>) -> u128 {
         let numbers = self.largest.min(PART_ELEMENTS as u128);
-        let copies = match plan.run.dtype.compute {
+        let copies = match plan.run.tensor_dtype() {
             Dtype::F32 => 0,
             narrow => narrow.bytes() as u128,
         };
@@ -384,7 +384,7 @@ impl Shape {
     }
 
     fn kept(&self, plan: &TrainPlan<LanguagePlan>) -> Kept {
-        let bytes = plan.run.dtype.compute.bytes() as u128;
+        let bytes = plan.run.tensor_dtype().bytes() as u128;
         let lora = plan.task.lora.as_ref();
         let rank = lora.map_or(0, |lora| lora.rank * lora.targets.len());
         let mut attention = self.layer(Keeps::Attention) * bytes;
@@ -443,7 +443,7 @@ impl Shape {
         if plan.run.sample.every == 0 {
             return 0;
         }
-        let bytes = plan.run.dtype.compute.bytes() as u128;
+        let bytes = plan.run.tensor_dtype().bytes() as u128;
         let prompts = plan.task.sample.prompts.iter();
         // A token has a byte of text at least. Without prompts, they are short beginnings of held-out rows.
         let prompt = prompts.map(String::len).max().unwrap_or(PROMPT_TOKENS) as u128;
@@ -475,7 +475,7 @@ impl Shape {
             let size = numbers * bytes;
             size.next_power_of_two().saturating_sub(size)
         };
-        let bytes = plan.run.dtype.compute.bytes() as u128;
+        let bytes = plan.run.tensor_dtype().bytes() as u128;
         let tensors = self.layer_tensors();
         let kept: u128 = tensors
             .iter()

@@ -27,7 +27,7 @@ pub(super) fn estimate(plan: &TrainPlan<PicturePlan>, config: &NetConfig) -> Est
         .map(|it| count(&it.shape))
         .sum();
     let of_picture = Picture::of(config, &written);
-    let number_bytes = run.dtype.compute.bytes() as u64;
+    let number_bytes = run.tensor_dtype().bytes() as u64;
     let rows = run.batch.rows as u64;
     let numbers = |count: u64| rows.saturating_mul(number_bytes).saturating_mul(count);
     let stays = plan.task.picture.method == Method::Features;

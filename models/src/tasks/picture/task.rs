@@ -456,7 +456,7 @@ impl Task for PictureTask {
 /// The network of a plan, before it has learned.
 fn network(plan: &TrainPlan<PicturePlan>, place: &RunPlace) -> Result<Network> {
     let (settings, seed) = (&plan.task.picture, plan.run.seed);
-    let dtype = plan.run.dtype.compute.into();
+    let dtype = plan.run.tensor_dtype().into();
     match &plan.task.model {
         Some(model) => {
             let published = Published::open(model)?;

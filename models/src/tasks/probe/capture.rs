@@ -31,6 +31,7 @@ use crate::{
     arch::{decoder::Decoder, sites::Site},
     checkpoint::{load::LoadDtypes, save::name_of},
     data::{check_problems, row::Problem},
+    ops::kernels,
     tasks::language::model::LanguageModel,
 };
 
@@ -422,7 +423,11 @@ fn sites(decoder: &Decoder, asked: &[Site]) -> Result<Vec<Site>> {
 
 /// What the model computes in, and what states of a position are stored in: f32, unless bf16 has all the digits there are.
 fn dtypes_of(compute: DType, position: Position) -> (&'static str, StatesDtype) {
-    let name = compute.as_str();
+    // On a processor the tensors don’t say what products round to.
+    let name = match kernels::narrowed() {
+        Some(_) => DType::BF16.as_str(),
+        None => compute.as_str(),
+    };
     match compute {
         DType::BF16 if position.keeps_states() => (name, StatesDtype::Bf16),
         _ => (name, StatesDtype::F32),

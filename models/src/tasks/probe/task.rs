@@ -82,7 +82,7 @@ impl ProbeTask {
             device: place.device.clone(),
             dtypes: LoadDtypes {
                 storage: run.dtype.storage.into(),
-                compute: run.dtype.compute.into(),
+                compute: run.tensor_dtype().into(),
                 quantize: None,
                 most_bytes_unpacked: 0,
             },

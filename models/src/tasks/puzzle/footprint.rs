@@ -19,7 +19,7 @@ pub(super) fn estimate(plan: &TrainPlan<PuzzlePlan>, config: &TrmConfig) -> Esti
     let count = |shape: &[usize]| shape.iter().product::<usize>() as u64;
     let learned = config.weights().into_iter();
     let parameters: u64 = learned.map(|(_, shape, _)| count(&shape)).sum();
-    let number_bytes = run.dtype.compute.bytes() as u64;
+    let number_bytes = run.tensor_dtype().bytes() as u64;
     let rows = run.batch.rows as u64;
     let calls = (config.l_cycles + 1) as u64;
     let state_bytes =

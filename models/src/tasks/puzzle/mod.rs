@@ -187,7 +187,7 @@ impl PuzzleTask {
         let model = Trm::new(
             task.trm.clone(),
             weights.as_mut(),
-            run.dtype.compute.into(),
+            run.tensor_dtype().into(),
             device,
         )?;
         let table = OwnRule {

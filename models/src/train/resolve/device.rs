@@ -54,9 +54,12 @@ impl<K: Kind> Resolver<'_, K> {
         let class = DeviceClass::of(&self.facts.device.device, self.facts.checked.bf16);
         // What is no device's default is stored as it is computed with.
         let mut stored = dtype_rule(class, Role::Storage).allowed.iter();
-        let storage = match stored.find(|it| it.dtype == compute && compute == Dtype::F16) {
-            Some(f16) => self.take(Role::Storage.field(), &storage, || {
-                Chosen::new(f16.dtype, f16.reason.as_str())
+        let is_unusual =
+            compute == Dtype::F16 || (compute, class) == (Dtype::Bf16, DeviceClass::CpuBf16);
+        let follows = is_unusual && storage.is_none();
+        let storage = match stored.find(|it| it.dtype == compute && follows) {
+            Some(same) => self.take(Role::Storage.field(), &storage, || {
+                Chosen::new(same.dtype, same.reason.as_str())
             }),
             None => self.one_dtype(Role::Storage, storage, strict),
         };

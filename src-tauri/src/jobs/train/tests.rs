@@ -7,7 +7,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use models::tasks::AnyRequest;
+use models::{
+    device::{DeviceKind, FoundDevice, dtype::Dtype},
+    tasks::AnyRequest,
+};
 use tempfile::TempDir;
 
 use super::*;
@@ -362,4 +365,29 @@ fn settings_that_changed_are_named_and_the_run_goes_on_where_what_was_saved_fits
     );
     let events = train_until(run, STEPS + 1, true).unwrap();
     assert!(warnings(&events)[0].starts_with("`batch.length` was 16"));
+}
+
+#[test]
+fn a_run_in_bf16_goes_on_only_on_a_processor_that_multiplies_it() {
+    let mut plan = Home::new(&[]).run.plan().unwrap().run;
+    let on = |plan: &RunPlan, multiplies_bf16: bool| {
+        let device = FoundDevice {
+            multiplies_bf16,
+            ..FoundDevice::named(DeviceKind::Cpu, 0, "a processor")
+        };
+        let choice = Choice {
+            device,
+            reason: String::new(),
+            warnings: Vec::new(),
+        };
+        stay_on_device(plan, &choice)
+    };
+    on(&plan, false).unwrap();
+    plan.dtype.compute = Dtype::Bf16;
+    on(&plan, true).unwrap();
+    let refused = on(&plan, false).unwrap_err();
+    assert_eq!(
+        refused.message,
+        "the run computes in bf16, and this processor has no products of bf16"
+    );
 }

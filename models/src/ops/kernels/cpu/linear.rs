@@ -6,6 +6,7 @@
 use std::marker::PhantomData;
 
 use candle_core::{DType, Tensor, quantized::QTensor};
+use half::{bf16, f16};
 use pulp::{Simd, WithSimd};
 
 use crate::{
@@ -18,11 +19,15 @@ use crate::{
                 blocks::{self, Block, widen_row, with_block},
                 each, fetch_ahead, filled,
                 math::dot_in,
-                product::{Matrix, Output, Size, Stored, multiply_on_threads, widened},
+                product::{
+                    Matrix, Output, Size, Stored, multiply_on_threads,
+                    narrow::{self, Multiplied, Unit},
+                    widened,
+                },
                 rounded::{self, Product},
                 rows_of_task, tensor, try_filled, with_scratch,
             },
-            enabled, rounds,
+            enabled, narrowed, rounds,
         },
         linear::Term,
     },
@@ -80,6 +85,15 @@ fn sum_of_products(terms: &[Term], bias: Option<Vec<f32>>, back: bool) -> Result
     let (rows, columns) = (first.x.dim(0)?, first.weight.dim(usize::from(back))?);
     let y = try_filled(rows * columns, |y| {
         let mut output = begin(y, columns, bias.as_deref());
+        let depth = first.x.dim(1)?;
+        let size = Size {
+            rows,
+            columns,
+            depth,
+        };
+        if let Some(unit) = narrowed().filter(|_| rows > FEW_ROWS && narrow::serves(size)) {
+            return put_narrow(unit, y, (rows, columns), terms, back, output);
+        }
         for term in terms {
             put(y, term, back, output)?;
             output = Output::Add;
@@ -87,6 +101,36 @@ fn sum_of_products(terms: &[Term], bias: Option<Vec<f32>>, back: bool) -> Result
         Ok::<(), Error>(())
     })?;
     tensor(y, (rows, columns))
+}
+
+/// Puts a sum of products into y [rows, columns], or adds it, with operands rounded to bf16.
+fn put_narrow(
+    unit: Unit,
+    y: &mut [f32],
+    (rows, columns): (usize, usize),
+    terms: &[Term],
+    back: bool,
+    output: Output,
+) -> Result<()> {
+    let mut tensors = Vec::new();
+    for term in terms {
+        tensors.push((term.x.contiguous()?, term.weight.contiguous()?));
+    }
+    let mut numbers = Vec::new();
+    for (x, weight) in &tensors {
+        numbers.push((Numbers::<f32>::of(x)?, AnyNumbers::of(weight)?));
+    }
+    let mut products = Vec::new();
+    for (term, (x, weight)) in terms.iter().zip(&numbers) {
+        let size = Size {
+            rows,
+            columns,
+            depth: term.x.dim(1)?,
+        };
+        products.push(weight.multiplied_by(x, back, size, term.factor as f32));
+    }
+    narrow::multiply(unit, y, columns, &products, output);
+    Ok(())
 }
 
 fn numbers_of(bias: Option<&Tensor>) -> Result<Option<Vec<f32>>> {
@@ -143,7 +187,7 @@ pub(crate) fn multiply_first(weight: &Tensor, turned: bool, x: &Tensor) -> Resul
     };
     let y = filled(rows * columns, |y| {
         let x = Matrix::rows(&x[..], columns);
-        multiply_on_threads(y, columns, matrix, x, size, 1.0, Output::Replace);
+        multiply_all(y, columns, matrix, x, size, 1.0, Output::Replace);
     });
     tensor(y, (rows, columns))
 }
@@ -162,7 +206,7 @@ pub(crate) fn weight_gradient_first(gradient: &Tensor, x: &Tensor) -> Result<Ten
     let dw = filled(rows * columns, |dw| {
         let x = Matrix::rows(&x[..], depth).transposed();
         let gradient = Matrix::rows(&gradient, depth);
-        multiply_on_threads(dw, columns, gradient, x, size, 1.0, Output::Replace);
+        multiply_all(dw, columns, gradient, x, size, 1.0, Output::Replace);
     });
     tensor(dw, (rows, columns))
 }
@@ -192,7 +236,7 @@ pub(crate) fn project_onto<T: Stored>(
         Matrix::rows(x, depth),
         Matrix::rows(weight, depth).transposed(),
     );
-    multiply_on_threads(y, size.columns, x, weight, size, factor, output);
+    multiply_all(y, size.columns, x, weight, size, factor, output);
 }
 
 /// y = factor · g W or y += factor · g W: g [n, o], W [o, i], y [n, i], with i = `columns`.
@@ -211,7 +255,7 @@ pub(crate) fn back_onto<T: Stored>(
         depth,
     };
     let (gradient, weight) = (Matrix::rows(gradient, depth), Matrix::rows(weight, columns));
-    multiply_on_threads(y, columns, gradient, weight, size, factor, output);
+    multiply_all(y, columns, gradient, weight, size, factor, output);
 }
 
 /// dW = factor · gᵀ x or dW += factor · gᵀ x: g [n, o], x [n, i], dW [o, i].
@@ -232,7 +276,72 @@ pub(crate) fn add_weight_gradient(
         Matrix::rows(gradient, rows).transposed(),
         Matrix::rows(x, columns),
     );
-    multiply_on_threads(dw, columns, gradient, x, size, factor, output);
+    multiply_all(dw, columns, gradient, x, size, factor, output);
+}
+
+/// [`multiply_on_threads`], or the same with operands rounded to bf16 where this thread lets them be.
+fn multiply_all<T: Stored>(
+    c: &mut [f32],
+    width: usize,
+    a: Matrix,
+    b: Matrix<T>,
+    size: Size,
+    factor: f32,
+    output: Output,
+) {
+    match narrowed().filter(|_| narrow::serves(size)) {
+        Some(unit) => {
+            let product = Multiplied::new(a, b, size, factor);
+            narrow::multiply(unit, c, width, &[product], output);
+        }
+        None => multiply_on_threads(c, width, a, b, size, factor, output),
+    }
+}
+
+/// The numbers of a weight, in whichever dtype they are kept.
+enum AnyNumbers<'a> {
+    F32(Numbers<'a, f32>),
+    Bf16(Numbers<'a, bf16>),
+    F16(Numbers<'a, f16>),
+}
+
+impl<'a> AnyNumbers<'a> {
+    fn of(weight: &'a Tensor) -> Result<Self> {
+        Ok(match weight.dtype() {
+            DType::BF16 => Self::Bf16(Numbers::of(weight)?),
+            DType::F16 => Self::F16(Numbers::of(weight)?),
+            _ => Self::F32(Numbers::of(weight)?),
+        })
+    }
+
+    /// factor · x Wᵀ, or factor · x W on the way back.
+    fn multiplied_by<'b>(
+        &'b self,
+        x: &'b [f32],
+        back: bool,
+        size: Size,
+        factor: f32,
+    ) -> Multiplied<'b> {
+        match self {
+            Self::F32(weight) => multiplied(x, weight, back, size, factor),
+            Self::Bf16(weight) => multiplied(x, weight, back, size, factor),
+            Self::F16(weight) => multiplied(x, weight, back, size, factor),
+        }
+    }
+}
+
+fn multiplied<'a, T: Stored>(
+    x: &'a [f32],
+    weight: &'a [T],
+    back: bool,
+    size: Size,
+    factor: f32,
+) -> Multiplied<'a> {
+    let weight = match back {
+        true => Matrix::rows(weight, size.columns),
+        false => Matrix::rows(weight, size.depth).transposed(),
+    };
+    Multiplied::new(Matrix::rows(x, size.depth), weight, size, factor)
 }
 
 /// The rows of a weight, read one after another.
