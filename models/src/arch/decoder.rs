@@ -345,8 +345,7 @@ impl Decoder {
                 again
             }
         };
-        // What is written is read back token by token.
-        let _rounded = (tokens.len() == 1).then(kernels::round);
+        let _rounded = kernels::round();
         let input = Input::new(tokens, 1);
         let reached = |site, x: &Value| seen(site, x.tensor());
         let hidden = self.pass(None, input, Some(cache), false, Site::Final, reached)?;

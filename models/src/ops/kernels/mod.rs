@@ -175,6 +175,12 @@ pub(crate) fn narrow() -> Inexact<Option<Unit>> {
     Inexact::begin(&NARROWED, Some(Unit::here()))
 }
 
+/// The same for many rows that [`rounds`] lets be rounded, where the processor has tiles for it.
+pub(crate) fn narrow_rounded() -> Inexact<Option<Unit>> {
+    let tiles = Some(Unit::here()).filter(|it| rounds() && it.has_tiles());
+    Inexact::begin(&NARROWED, tiles.or(narrowed()))
+}
+
 /// What multiplies such operands, where they are rounded.
 pub(crate) fn narrowed() -> Option<Unit> {
     NARROWED.get()

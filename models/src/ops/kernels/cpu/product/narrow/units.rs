@@ -99,7 +99,7 @@ impl Unit {
     }
 
     /// Whether it has tiles, which are many times as fast as f32.
-    fn has_tiles(self) -> bool {
+    pub(crate) fn has_tiles(self) -> bool {
         self.0 == Kind::Amx
     }
 
