@@ -4,7 +4,6 @@
 //! lines for each step of 32 terms. Two terms that follow each other are a pair, in one word of 32 bits. A tile of the
 //! left operand has a line of pairs for each row; one of the right operand has, for each pair, the words of 16 columns.
 
-use candle_core::DType;
 use half::bf16;
 
 use super::{
@@ -160,7 +159,9 @@ mod avx512 {
         _mm512_unpackhi_epi32, _mm512_unpackhi_epi64, _mm512_unpacklo_epi32, _mm512_unpacklo_epi64,
     };
 
-    use super::{DType, Line, Lines, STEP, Stored, TILE, pack_tile};
+    use candle_core::DType;
+
+    use super::{Line, Lines, STEP, Stored, TILE, pack_tile};
 
     /// [`super::pack_panel`] in vectors.
     #[target_feature(enable = "avx512bf16")]

@@ -104,6 +104,7 @@ impl Unit {
     }
 
     /// Whether operands can be packed in vectors of AVX-512.
+    #[cfg(target_arch = "x86_64")]
     pub(super) fn has_vectors(self) -> bool {
         self.0 != Kind::Portable
     }
