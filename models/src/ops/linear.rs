@@ -3,7 +3,7 @@
 //! Backward: dx = g W, dW = gᵀ x, dc = the sum of g over rows. Saves x only when dW is wanted; for a frozen weight the
 //! layer saves nothing but the weight itself, which is there anyway.
 
-use candle_core::Tensor;
+use candle_core::{D, Tensor};
 
 use crate::{
     Error, Result,
@@ -82,7 +82,8 @@ pub fn linears(x: &Value, layers: &[(Weight, Option<Value>)]) -> Result<Vec<Valu
 
 /// The same where x is one row that may be rounded, and all weights are in blocks.
 fn rounded(x: &Value, layers: &[(Weight, Option<Value>)]) -> Result<Option<Vec<Value>>> {
-    if !kernels::rounds() || x.wants_gradient() {
+    let is_row = x.tensor().dim(D::Minus1)? == x.tensor().elem_count();
+    if !(kernels::rounds() && is_row) || x.wants_gradient() {
         return Ok(None);
     }
     let mut blocks = Vec::new();
