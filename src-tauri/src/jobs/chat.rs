@@ -8,7 +8,7 @@ use std::{
     rc::Rc,
 };
 
-use super::probe;
+use super::{chosen_dtype, probe};
 use crate::wire::{
     chat::{ChatSettings, Led, Prompt, Said, ScoredToken, SteerBy},
     error::{AppError, Result},
@@ -17,11 +17,7 @@ use models::{
     bench::{self, BenchDevice},
     checkpoint::load::LoadDtypes,
     data::row::{Message, Role},
-    device::{
-        self, Checked, Choice, DeviceKind,
-        dtype::{self, DeviceClass, Dtype, choose_dtype},
-        memory::memory,
-    },
+    device::{self, Checked, Choice, dtype, memory::memory},
     generate::Generator,
     ops::kernels,
     profile::Ceilings,
@@ -275,11 +271,4 @@ pub(crate) fn load_dtypes(device: &Choice, checked: &Checked) -> Result<LoadDtyp
         quantize: None,
         most_bytes_unpacked: 0,
     })
-}
-
-fn chosen_dtype(device: &Choice, checked: &Checked, role: dtype::Role) -> Result<Dtype> {
-    let class = DeviceClass::of(&device.device, checked.bf16);
-    let chosen = choose_dtype(class, role, None, &checked.refused_dtypes, false)?;
-    let on_cpu = device.device.kind == DeviceKind::Cpu && role == dtype::Role::Compute;
-    Ok(chosen.dtype.kept_in(on_cpu))
 }

@@ -47,8 +47,13 @@ fn choose(device: RequestedDevice, strict: bool) -> Result<Choice> {
 
 /// The format in which a model is safest to compute on a device, by what is known of that.
 fn safest_dtype(device: &Choice, checked: &Checked) -> Result<Dtype> {
+    chosen_dtype(device, checked, Role::Compute)
+}
+
+/// The format that is safest for a role on a device, without what its check found wrong.
+fn chosen_dtype(device: &Choice, checked: &Checked, role: Role) -> Result<Dtype> {
     let class = DeviceClass::of(&device.device, checked.bf16);
-    let refused = &checked.refused_dtypes;
-    let chosen = choose_dtype(class, Role::Compute, None, refused, false)?;
-    Ok(chosen.dtype.kept_in(device.device.kind == DeviceKind::Cpu))
+    let chosen = choose_dtype(class, role, None, &checked.refused_dtypes, false)?;
+    let on_cpu = device.device.kind == DeviceKind::Cpu && role == Role::Compute;
+    Ok(chosen.dtype.kept_in(on_cpu))
 }
