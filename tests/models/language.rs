@@ -235,20 +235,47 @@ fn check_five_and_five(
     assert_eq!(trained(&resumed), trained(expected), "{method:?}");
 }
 
-#[test]
-fn ten_steps_are_five_and_five_to_the_last_bit_for_every_method() {
+/// Tries a plan of each method, with a folder for each run that is named.
+fn each_method(
+    methods: &[&str],
+    test: impl Fn(&str, TrainPlan<LanguagePlan>, &dyn Fn(&str) -> PathBuf),
+) {
     let folder = tempfile::tempdir().unwrap();
     let data = chat_file(folder.path());
     let base = base_model(folder.path(), &data);
-    for method in ["scratch", "recursive", "full", "lora"] {
+    for method in methods {
         let mut plan = plan(method, &data, Some(&base));
         // An adapter on a model that knows nothing yet needs large steps to show that it learns.
-        plan.run.learning_rate *= if method == "lora" { 20.0 } else { 1.0 };
-        let path = |name: &str| folder.path().join(format!("{method}-{name}"));
-        let (_, expected, losses) = run(&plan, &path("a"), None);
-        check_five_and_five(&plan, &path("b"), &expected, &losses);
-        assert!(losses[9] < losses[0], "{method}: {losses:?}");
+        plan.run.learning_rate *= if *method == "lora" { 20.0 } else { 1.0 };
+        test(method, plan, &|name| {
+            folder.path().join(format!("{method}-{name}"))
+        });
     }
+}
+
+/// Compares losses step by step.
+#[track_caller]
+fn check_near(place: &str, losses: &[f64], expected: &[f64], allowed: f64) {
+    assert_eq!(losses.len(), expected.len(), "{place}");
+    for (step, (loss, expected)) in losses.iter().zip(expected).enumerate() {
+        let off = (loss - expected).abs() / expected;
+        assert!(
+            off < allowed,
+            "{place}, step {step}: {loss} and not {expected}"
+        );
+    }
+}
+
+#[test]
+fn ten_steps_are_five_and_five_to_the_last_bit_for_every_method() {
+    each_method(
+        &["scratch", "recursive", "full", "lora"],
+        |method, plan, path| {
+            let (_, expected, losses) = run(&plan, &path("a"), None);
+            check_five_and_five(&plan, &path("b"), &expected, &losses);
+            assert!(losses[9] < losses[0], "{method}: {losses:?}");
+        },
+    );
 }
 
 #[test]
@@ -275,11 +302,8 @@ fn a_step_learns_the_same_however_its_rows_are_split_into_micro_batches() {
                 let (split, same_position) = losses(rows, accumulate);
                 assert_eq!(same_position, position);
                 assert_eq!(split.len(), 10);
-                for (step, (loss, expected)) in split.iter().zip(&expected).enumerate() {
-                    let off = (loss - expected).abs() / expected;
-                    let place = format!("{method}, packing {packing}, {rows} rows, step {step}");
-                    assert!(off < 1e-6, "{place}: {loss} and not {expected}");
-                }
+                let place = format!("{method}, packing {packing}, {rows} rows");
+                check_near(&place, &split, &expected, 1e-6);
             }
         }
     }
@@ -293,27 +317,17 @@ fn saved_progress(folder: &Path) -> Json {
 
 #[test]
 fn in_f16_a_run_lowers_its_loss_scale_and_learns_from_the_same_rows_as_in_f32() {
-    let folder = tempfile::tempdir().unwrap();
-    let data = chat_file(folder.path());
-    let base = base_model(folder.path(), &data);
-    for method in ["scratch", "full", "lora"] {
-        let mut plan = plan(method, &data, Some(&base));
-        plan.run.learning_rate *= if method == "lora" { 20.0 } else { 1.0 };
+    each_method(&["scratch", "full", "lora"], |method, mut plan, path| {
         // Few targets a step have large gradients.
         plan.task.data.packing = false;
         (plan.run.batch.rows, plan.run.batch.accumulate) = (1, 1);
-        let path = |name: &str| folder.path().join(format!("{method}-{name}"));
         let (_, _, expected) = run(&plan, &path("f32"), None);
         assert_eq!(saved_progress(&path("f32"))["loss_scale"], Json::Null);
 
         plan.run.dtype.compute = Dtype::F16;
         let (outcome, straight, losses) = run(&plan, &path("f16"), None);
         assert_eq!(outcome, Outcome::Finished);
-        for (step, (loss, expected)) in losses.iter().zip(&expected).enumerate() {
-            let off = (loss - expected).abs() / expected;
-            let place = format!("{method}, step {step}");
-            assert!(off < 0.02, "{place}: {loss} and not {expected}");
-        }
+        check_near(method, &losses, &expected, 0.02);
         let (f16, f32) = (saved_progress(&path("f16")), saved_progress(&path("f32")));
         let factor = f16["loss_scale"]["factor"].as_f64().unwrap();
         assert!((1.0..65_536.0).contains(&factor), "{method}: {factor}");
@@ -322,31 +336,22 @@ fn in_f16_a_run_lowers_its_loss_scale_and_learns_from_the_same_rows_as_in_f32() 
         }
 
         check_five_and_five(&plan, &path("stopped"), &straight, &losses);
-    }
+    });
 }
 
 #[test]
 fn with_products_of_bf16_a_run_on_the_cpu_learns_nearly_the_same_from_the_same_rows() {
-    let folder = tempfile::tempdir().unwrap();
-    let data = chat_file(folder.path());
-    let base = base_model(folder.path(), &data);
-    for method in ["scratch", "recursive", "full", "lora"] {
-        let mut plan = plan(method, &data, Some(&base));
-        plan.run.learning_rate *= if method == "lora" { 20.0 } else { 1.0 };
-        let path = |name: &str| folder.path().join(format!("{method}-{name}"));
-        let (_, _, expected) = run(&plan, &path("f32"), None);
-        plan.run.dtype.compute = Dtype::Bf16;
-        let (_, straight, losses) = run(&plan, &path("bf16"), None);
-        assert_ne!(losses, expected, "{method}");
-        for (step, (loss, expected)) in losses.iter().zip(&expected).enumerate() {
-            let off = (loss - expected).abs() / expected;
-            assert!(
-                off < 0.01,
-                "{method}, step {step}: {loss} and not {expected}"
-            );
-        }
-        check_five_and_five(&plan, &path("stopped"), &straight, &losses);
-    }
+    each_method(
+        &["scratch", "recursive", "full", "lora"],
+        |method, mut plan, path| {
+            let (_, _, expected) = run(&plan, &path("f32"), None);
+            plan.run.dtype.compute = Dtype::Bf16;
+            let (_, straight, losses) = run(&plan, &path("bf16"), None);
+            assert_ne!(losses, expected, "{method}");
+            check_near(method, &losses, &expected, 0.01);
+            check_five_and_five(&plan, &path("stopped"), &straight, &losses);
+        },
+    );
 }
 
 #[test]
