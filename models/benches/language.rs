@@ -16,7 +16,7 @@
 
 use std::{collections::HashMap, path::Path, time::Instant};
 
-use candle_core::{DType, Device};
+use candle_core::Device;
 use models::{
     Error,
     arch::{
@@ -30,7 +30,7 @@ use models::{
         folder::{ModelFolder, read_json},
         load::{LoadDtypes, load_decoder},
     },
-    device::{self, Checked, Choice, DeviceRequest, memory::memory},
+    device::{self, Checked, Choice, DeviceRequest, dtype::Dtype, memory::memory},
     parameters::Parameters,
     random::Random,
     tape::{FixedPass, Tape, Value},
@@ -226,7 +226,7 @@ fn generate(folder: Option<&Path>, options: &Options) -> models::Result<Json> {
     let device = options.device()?;
     let decoder = options.decoder(folder, &device, false)?;
     let avoided: Vec<String> = options.0.get("avoid").into_iter().cloned().collect();
-    let narrows = options.narrows_products(&device);
+    let narrows = options.dtype("dtype").narrows_products(device.is_cpu());
     let _chosen = models::ops::kernels::choose(&avoided, narrows)?;
     let mut rates = Vec::new();
     let mut written: Vec<u32> = Vec::new();
@@ -262,16 +262,12 @@ impl Options {
             .map_or(default, |value| value.parse().expect("a whole number"))
     }
 
-    fn dtype(&self, name: &str) -> DType {
+    fn dtype(&self, name: &str) -> Dtype {
         match self.0.get(name).map(String::as_str) {
-            Some("bf16") => DType::BF16,
-            Some("f16") => DType::F16,
-            _ => DType::F32,
+            Some("bf16") => Dtype::Bf16,
+            Some("f16") => Dtype::F16,
+            _ => Dtype::F32,
         }
-    }
-
-    fn narrows_products(&self, device: &Device) -> bool {
-        device.is_cpu() && self.dtype("dtype") == DType::BF16
     }
 
     fn asked_device(&self) -> &str {
@@ -300,14 +296,10 @@ impl Options {
         let compute = self.dtype("dtype");
         let storage = match self.0.contains_key("storage") {
             true => self.dtype("storage"),
-            false if learns => DType::F32,
+            false if learns => Dtype::F32,
             false => compute,
         };
-        // On the CPU bf16 is what products round to.
-        let compute = match self.narrows_products(device) {
-            true => DType::F32,
-            false => compute,
-        };
+        let (storage, compute) = (storage.into(), compute.kept_in(device.is_cpu()).into());
         let config = match folder {
             Some(folder) if folder.is_dir() => {
                 let dtypes = LoadDtypes {

@@ -333,10 +333,8 @@ impl Named {
 /// f16 what those of a run in f16 are.
 pub(super) fn stored_dtypes(class: DeviceClass, dtype: Dtype) -> Vec<DType> {
     let allowed = dtype_rule(class, Role::Storage).allowed.iter();
-    // Where only products are narrow, bf16 is another dtype than that of tensors.
-    let is_kept_in_bf16 = dtype == Dtype::Bf16 && class != DeviceClass::CpuBf16;
-    let others =
-        allowed.filter(|it| it.dtype == Dtype::Bf16 && !is_kept_in_bf16 && dtype != Dtype::F16);
+    let tensors = dtype.kept_in(class == DeviceClass::CpuBf16);
+    let others = allowed.filter(|it| it.dtype == Dtype::Bf16 && tensors == Dtype::F32);
     others.map(|it| it.dtype.into()).collect()
 }
 
