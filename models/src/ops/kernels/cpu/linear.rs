@@ -85,14 +85,13 @@ fn sum_of_products(terms: &[Term], bias: Option<Vec<f32>>, back: bool) -> Result
     let (rows, columns) = (first.x.dim(0)?, first.weight.dim(usize::from(back))?);
     let y = try_filled(rows * columns, |y| {
         let mut output = begin(y, columns, bias.as_deref());
-        let depth = first.x.dim(1)?;
         let size = Size {
             rows,
             columns,
-            depth,
+            depth: first.x.dim(1)?,
         };
         if let Some(unit) = narrowed().filter(|_| rows > FEW_ROWS && narrow::serves(size)) {
-            return put_narrow(unit, y, (rows, columns), terms, back, output);
+            return put_narrow(unit, y, size, terms, back, output);
         }
         for term in terms {
             put(y, term, back, output)?;
@@ -103,11 +102,11 @@ fn sum_of_products(terms: &[Term], bias: Option<Vec<f32>>, back: bool) -> Result
     tensor(y, (rows, columns))
 }
 
-/// Puts a sum of products into y [rows, columns], or adds it, with operands rounded to bf16.
+/// Puts a sum of products into y, or adds it, with operands rounded to bf16. `size` is that of the first.
 fn put_narrow(
     unit: Unit,
     y: &mut [f32],
-    (rows, columns): (usize, usize),
+    size: Size,
     terms: &[Term],
     back: bool,
     output: Output,
@@ -122,14 +121,11 @@ fn put_narrow(
     }
     let mut products = Vec::new();
     for (term, (x, weight)) in terms.iter().zip(&numbers) {
-        let size = Size {
-            rows,
-            columns,
-            depth: term.x.dim(1)?,
-        };
+        let depth = term.x.dim(1)?;
+        let size = Size { depth, ..size };
         products.push(weight.multiplied_by(x, back, size, term.factor as f32));
     }
-    narrow::multiply(unit, y, columns, &products, output);
+    narrow::multiply(unit, y, size.columns, &products, output);
     Ok(())
 }
 

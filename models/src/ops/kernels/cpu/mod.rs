@@ -218,10 +218,19 @@ pub(crate) fn pieces(out: &mut [f32], size: usize, work: impl Fn(usize, &mut [f3
 
 /// Calls `work` for every task: on all threads if they are `multiplications` enough in all.
 pub(crate) fn each<T: Send>(tasks: Vec<T>, multiplications: usize, work: impl Fn(T) + Send + Sync) {
-    if multiplications < WORTH_THREADS || tasks.len() < 2 {
-        tasks.into_iter().for_each(work);
-    } else {
-        tasks.into_par_iter().for_each(work);
+    let on_threads = multiplications >= WORTH_THREADS && tasks.len() >= 2;
+    each_if(on_threads, tasks, work);
+}
+
+/// Calls `work` for every task: on all threads, or one after another on this one.
+pub(crate) fn each_if<T: Send>(
+    on_threads: bool,
+    tasks: impl IntoParallelIterator<Item = T> + IntoIterator<Item = T>,
+    work: impl Fn(T) + Send + Sync,
+) {
+    match on_threads {
+        true => tasks.into_par_iter().for_each(work),
+        false => tasks.into_iter().for_each(work),
     }
 }
 

@@ -12,9 +12,8 @@ use std::{cell::RefCell, ops::Range};
 
 use candle_core::{DType, WithDType};
 use half::{bf16, f16};
-use rayon::prelude::*;
 
-use crate::ops::kernels::cpu::{pieces, simd, with_scratch};
+use crate::ops::kernels::cpu::{each_if, pieces, simd, with_scratch};
 
 /// Rows and columns of one tile: small enough to give several cores something to do at the widths of small models, and a
 /// whole number of the crate's register tiles.
@@ -318,11 +317,7 @@ fn multiply_tiles<T: Stored>(
             }
         });
     };
-    if tiles.on_threads {
-        (0..tiles.count(size)).into_par_iter().for_each(compute);
-    } else {
-        (0..tiles.count(size)).for_each(compute);
-    }
+    each_if(tiles.on_threads, 0..tiles.count(size), compute);
 }
 
 /// How a product is cut up.

@@ -20,14 +20,13 @@ mod units;
 
 use std::cell::RefCell;
 
-use rayon::prelude::*;
-
 pub(crate) use self::units::Unit;
 use self::{
     pack::{Line, Lines, PANEL, STEP, pack_panel, panel_length},
     units::{Block, Target},
 };
 use super::{Matrix, Output, Shared, Size, Stored, WORTH_THREADS};
+use crate::ops::kernels::cpu::each_if;
 
 /// Rows or columns, whichever are more, and terms below which a product stays in f32.
 const LEAST: usize = 32;
@@ -123,7 +122,7 @@ pub(crate) fn multiply(
                 if index == 0 {
                     panels.extend(packed_a.panels(&a));
                 }
-                each(panels, is_large, |(lines, first, panel)| {
+                each_if(is_large, panels, |(lines, first, panel)| {
                     pack_panels(unit, lines, first, panel);
                 });
                 let part = Size {
@@ -191,7 +190,7 @@ fn multiply_packed(
         unsafe { unit.multiply(Block { a, b, length }, target, output) };
     };
     let tasks = tasks_down * across.div_ceil(TASK.1);
-    each((0..tasks).collect(), on_threads, compute);
+    each_if(on_threads, 0..tasks, compute);
 }
 
 /// Packs a panel of an operand: what is summed one after another lies side by side.
@@ -200,14 +199,6 @@ fn pack_panels(unit: Unit, operand: &[Lines], first: usize, mut panel: &mut [Lin
         let (part, rest) = panel.split_at_mut(panel_length(lines.depth));
         pack_panel(unit, lines, first, part);
         panel = rest;
-    }
-}
-
-/// On all threads, or one after another.
-fn each<T: Send>(tasks: Vec<T>, on_threads: bool, work: impl Fn(T) + Send + Sync) {
-    match on_threads {
-        true => tasks.into_par_iter().for_each(work),
-        false => tasks.into_iter().for_each(work),
     }
 }
 

@@ -4,7 +4,7 @@ use std::{ptr, sync::LazyLock};
 
 use super::{
     super::Output,
-    pack::{Line, PANEL},
+    pack::{Line, PANEL, TILE},
 };
 
 /// Steps that are taken before the next panel: the panel of columns then stays in a core's own cache.
@@ -15,18 +15,14 @@ const STEPS: usize = 16;
 pub(crate) struct Unit(Kind);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(
+    not(target_arch = "x86_64"),
+    allow(dead_code, reason = "only one is there")
+)]
 enum Kind {
     /// Tiles.
-    #[cfg_attr(
-        not(target_arch = "x86_64"),
-        allow(dead_code, reason = "there are none")
-    )]
     Amx,
     /// Vectors.
-    #[cfg_attr(
-        not(target_arch = "x86_64"),
-        allow(dead_code, reason = "there are none")
-    )]
     Avx512,
     /// Numbers, one after another.
     Portable,
@@ -204,7 +200,6 @@ fn pair(word: u32) -> [f32; 2] {
 /// The sums, one after another. Safety: `sums` are numbers that nobody else uses.
 #[allow(unsafe_code)]
 unsafe fn portable(a: &[Line], b: &[Line], sums: Sums) {
-    const TILE: usize = PANEL / 2;
     for row in 0..PANEL {
         for column in 0..PANEL {
             // Safety: the caller's.
@@ -228,14 +223,13 @@ mod avx512 {
     use std::{
         arch::x86_64::{
             __m512bh, __m512i, _mm512_dpbf16_ps, _mm512_load_si512, _mm512_loadu_ps,
-            _mm512_set1_epi32, _mm512_storeu_ps,
+            _mm512_set1_epi32, _mm512_setzero_ps, _mm512_storeu_ps,
         },
         mem::transmute,
     };
 
-    use super::{Line, PANEL, Sums};
+    use super::{Line, PANEL, Sums, TILE};
 
-    const TILE: usize = PANEL / 2;
     /// Rows whose sums stay in registers, each in two vectors.
     const ROWS: usize = 8;
 
@@ -245,10 +239,9 @@ mod avx512 {
         for first in (0..PANEL).step_by(ROWS) {
             // Safety: the caller's.
             unsafe {
-                let before = sums.before.add(first * sums.before_apart);
-                let mut totals = [[_mm512_loadu_ps(before); 2]; ROWS];
+                let mut totals = [[_mm512_setzero_ps(); 2]; ROWS];
                 for (row, totals) in totals.iter_mut().enumerate() {
-                    let before = before.add(row * sums.before_apart);
+                    let before = sums.before.add((first + row) * sums.before_apart);
                     *totals = [_mm512_loadu_ps(before), _mm512_loadu_ps(before.add(TILE))];
                 }
                 for (a, b) in a.chunks_exact(PANEL).zip(b.chunks_exact(PANEL)) {
@@ -287,7 +280,7 @@ mod amx {
         marker::PhantomData,
     };
 
-    use super::{Line, PANEL, Sums};
+    use super::{Line, PANEL, Sums, TILE};
 
     /// Bytes of a line, and from one line of a tile to the next.
     const LINE_BYTES: usize = size_of::<Line>();
@@ -328,7 +321,7 @@ mod amx {
             for tile in 0..8 {
                 // Bytes of a line as a number of two bytes, and lines.
                 configuration.0[16 + 2 * tile] = LINE_BYTES as u8;
-                configuration.0[48 + tile] = (PANEL / 2) as u8;
+                configuration.0[48 + tile] = TILE as u8;
             }
             // Safety: the configuration is one that the processor knows.
             unsafe {
@@ -386,10 +379,10 @@ mod amx {
                 "tilestored [{under}+{after_apart}*1], tmm2",
                 "tilestored [{under}+{after_apart}*1+64], tmm3",
                 before = in(reg) sums.before,
-                below = in(reg) sums.before.add(PANEL / 2 * sums.before_apart),
+                below = in(reg) sums.before.add(TILE * sums.before_apart),
                 before_apart = in(reg) sums.before_apart * size_of::<f32>(),
                 after = in(reg) sums.after,
-                under = in(reg) sums.after.add(PANEL / 2 * sums.after_apart),
+                under = in(reg) sums.after.add(TILE * sums.after_apart),
                 after_apart = in(reg) sums.after_apart * size_of::<f32>(),
                 a = inout(reg) a.as_ptr() => _,
                 b = inout(reg) b.as_ptr() => _,
