@@ -185,28 +185,19 @@ impl Sampler {
             );
         }
         let candidates = (0..).zip(scores.iter().map(|it| f64::from(*it)));
-        let mut candidates: Vec<(u32, f64)> = candidates.filter(|it| it.1.is_finite()).collect();
+        let candidates: Vec<(u32, f64)> = candidates.filter(|it| it.1.is_finite()).collect();
         if self.settings.temperature < COLDEST {
             let likeliest = candidates
                 .iter()
                 .reduce(|a, b| if b.1 > a.1 { b } else { a });
             return likeliest.map(|it| it.0).ok_or_else(no_scores);
         }
-        self.weigh(&mut candidates);
-        let sum: f64 = candidates.iter().map(|it| it.1).sum();
-        let mut left = self.random.uniform() * sum;
-        for (token, weight) in &candidates {
-            left -= weight;
-            if left < 0.0 {
-                return Ok(*token);
-            }
-        }
-        // Rounding can leave a little beyond the last one.
-        candidates.last().map(|it| it.0).ok_or_else(no_scores)
+        let drawn = self.random.uniform();
+        self.drawn(candidates, drawn).ok_or_else(no_scores)
     }
 
-    /// Scores of tokens become weights, the largest first and 1, and the tokens that no filter leaves are removed.
-    fn weigh(&self, candidates: &mut Vec<(u32, f64)>) {
+    /// Of tokens with their scores, the one at this share of the weights that filters leave, the likeliest first.
+    fn drawn(&self, candidates: Vec<(u32, f64)>, share: f64) -> Option<u32> {
         let SamplingSettings {
             temperature,
             top_k,
@@ -214,27 +205,89 @@ impl Sampler {
             min_p,
             ..
         } = self.settings;
-        // Equal scores stand in the order of the tokens, so that a draw is the same on every machine.
-        candidates.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        let mut ranked = Ranked::new(candidates);
+        let largest = ranked.get(0)?.1;
+        let weight = |score: f64| ((score - largest) / temperature).exp();
         if top_k > 0 {
-            candidates.truncate(top_k);
+            ranked.truncate(top_k);
         }
-        let largest = candidates.first().map_or(0.0, |it| it.1);
-        for (_, score) in candidates.iter_mut() {
-            *score = ((*score - largest) / temperature).exp();
+        let all: f64 = ranked.scores().map(weight).sum();
+        let (mut kept, mut sum) = (ranked.len(), all);
+        if top_p < 1.0 || min_p > 0.0 {
+            (kept, sum) = (0, 0.0);
+            while let Some((_, score)) = ranked.get(kept) {
+                let weight = weight(score);
+                let is_enough = top_p < 1.0 && sum >= top_p * all;
+                if kept > 0 && (is_enough || weight < min_p) {
+                    break;
+                }
+                (kept, sum) = (kept + 1, sum + weight);
+            }
         }
-        if top_p < 1.0 {
-            let enough = top_p * candidates.iter().map(|it| it.1).sum::<f64>();
-            let mut before = 0.0;
-            let kept = candidates.iter().take_while(|(_, weight)| {
-                let wanted = before < enough;
-                before += weight;
-                wanted
-            });
-            let kept = kept.count().max(1);
-            candidates.truncate(kept);
+        let mut left = share * sum;
+        for at in 0..kept {
+            let (token, score) = ranked.get(at)?;
+            left -= weight(score);
+            // Rounding can leave a little beyond the last one.
+            if left < 0.0 || at + 1 == kept {
+                return Some(token);
+            }
         }
-        candidates.retain(|(_, weight)| *weight >= min_p);
+        None
+    }
+}
+
+/// Tokens with their scores, the likeliest first. Only as many are put in order as somebody looks at, which are few of a vocabulary.
+struct Ranked {
+    tokens: Vec<(u32, f64)>,
+    /// How many at the front are in order.
+    sorted: usize,
+}
+
+impl Ranked {
+    /// How many are put in order at first.
+    const FIRST: usize = 256;
+
+    fn new(tokens: Vec<(u32, f64)>) -> Self {
+        Self { tokens, sorted: 0 }
+    }
+
+    fn len(&self) -> usize {
+        self.tokens.len()
+    }
+
+    /// In any order.
+    fn scores(&self) -> impl Iterator<Item = f64> {
+        self.tokens.iter().map(|it| it.1)
+    }
+
+    /// The token at a place, and its score.
+    fn get(&mut self, at: usize) -> Option<(u32, f64)> {
+        if at >= self.sorted && self.sorted < self.tokens.len() {
+            self.sort(at + 1);
+        }
+        self.tokens.get(at).copied()
+    }
+
+    /// Leaves the likeliest.
+    fn truncate(&mut self, count: usize) {
+        self.sort(count);
+        self.tokens.truncate(count);
+        self.sorted = self.sorted.min(count);
+    }
+
+    /// Puts at least so many in order, as far as they are there.
+    fn sort(&mut self, count: usize) {
+        // Equal scores stand in the order of the tokens, so that a draw is the same on every machine.
+        let order = |a: &(u32, f64), b: &(u32, f64)| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0));
+        let wanted = count.max(4 * self.sorted).max(Self::FIRST);
+        let rest = &mut self.tokens[self.sorted..];
+        let more = wanted.saturating_sub(self.sorted).min(rest.len());
+        if more < rest.len() {
+            rest.select_nth_unstable_by(more, order);
+        }
+        rest[..more].sort_unstable_by(order);
+        self.sorted += more;
     }
 }
 
@@ -322,6 +375,66 @@ mod tests {
         let both = |top_p| settings(|it| (it.top_k, it.top_p) = (2, top_p));
         assert_eq!(drawn(both(0.7)), [0, 1]);
         assert_eq!(drawn(both(0.6)), [0]);
+    }
+
+    /// The token at a share of what filters leave, where all are put in order first.
+    fn drawn_of_sorted(settings: &SamplingSettings, logits: &[f32], share: f64) -> u32 {
+        let mut tokens: Vec<(u32, f64)> =
+            (0..).zip(logits.iter().map(|it| f64::from(*it))).collect();
+        tokens.sort_by(|a, b| b.1.total_cmp(&a.1));
+        if settings.top_k > 0 {
+            tokens.truncate(settings.top_k);
+        }
+        let largest = tokens[0].1;
+        let weigh = |it: &(u32, f64)| (it.0, ((it.1 - largest) / settings.temperature).exp());
+        let mut tokens: Vec<(u32, f64)> = tokens.iter().map(weigh).collect();
+        let enough = settings.top_p * tokens.iter().map(|it| it.1).sum::<f64>();
+        let mut before = 0.0;
+        tokens.retain(|(_, weight)| {
+            let is_kept = settings.top_p >= 1.0 || before == 0.0 || before < enough;
+            before += weight;
+            is_kept && *weight >= settings.min_p
+        });
+        let mut left = share * tokens.iter().map(|it| it.1).sum::<f64>();
+        let found = tokens.iter().find(|(_, weight)| {
+            left -= weight;
+            left < 0.0
+        });
+        found.or(tokens.last()).unwrap().0
+    }
+
+    #[test]
+    fn of_many_tokens_that_are_drawn_which_would_be_if_all_were_in_order() {
+        let mut random = Random::new(3);
+        // Some are equally likely.
+        let logits: Vec<f32> = (0..3_000)
+            .map(|_| (8.0 * random.normal()).round() as f32 / 8.0)
+            .collect();
+        let sets = [
+            settings(|_| ()),
+            settings(|it| it.temperature = 30.0),
+            settings(|it| it.top_p = 0.9),
+            settings(|it| (it.top_p, it.temperature) = (0.99, 5.0)),
+            settings(|it| it.min_p = 0.05),
+            settings(|it| (it.top_k, it.top_p) = (700, 0.95)),
+            settings(|it| it.top_k = 5_000),
+        ];
+        for settings in sets {
+            let sampler = Sampler::new(&settings).unwrap();
+            let mut seen = BTreeSet::new();
+            for at in 0..400 {
+                let share = f64::from(at) / 400.0;
+                let tokens = (0..).zip(logits.iter().map(|it| f64::from(*it))).collect();
+                let drawn = sampler.drawn(tokens, share).unwrap();
+                assert_eq!(
+                    drawn,
+                    drawn_of_sorted(&settings, &logits, share),
+                    "{settings:?} {share}"
+                );
+                seen.insert(drawn);
+            }
+            assert!(seen.len() > 20, "{settings:?}: {}", seen.len());
+        }
     }
 
     #[test]
