@@ -61,6 +61,7 @@ mod puzzles_data;
 mod puzzles_hostile;
 mod quantized;
 mod share;
+mod slots;
 mod solve;
 mod solve_tasks;
 mod spikes;

@@ -51,6 +51,14 @@ describe("a model that chats", () => {
   let server;
   let client;
   const chat = (more) => client.chat.completions.create({ model: server.model, messages: asks, temperature: 0, max_tokens: 9, ...more });
+  /** Answers that take every slot, and far longer than a client waits here. */
+  const fill = () => Promise.all(Array.from({ length: 4 }, async () => {
+    const stream = await chat({ max_tokens: undefined, stream: true });
+    // Who leaves a loop over it aborts it.
+    const chunks = stream[Symbol.asyncIterator]();
+    while (!(await chunks.next()).value.choices[0].delta.content);
+    return stream;
+  }));
 
   before(async () => {
     server = await serve();
@@ -287,6 +295,17 @@ describe("a model that chats", () => {
     assert.equal(both[1].text, (chain.repeat(12) + "Hi \u{FFFD}").slice(0, both[1].text.length));
   });
 
+  test("answers beside long ones, as it does alone", async () => {
+    const drawn = { temperature: 1, seed: 7, max_tokens: 60, logprobs: true, top_logprobs: 3 };
+    const said = ({ choices: [{ message, logprobs, finish_reason }] }) => ({ message, logprobs, finish_reason });
+    const alone = said(await chat(drawn));
+    const long = await fill();
+    long[0].controller.abort();
+    const beside = [said(await chat(drawn)), said(await chat(drawn))];
+    for (const stream of long) stream.controller.abort();
+    assert.deepEqual(beside, [alone, alone]);
+  });
+
   test("answers nobody whose host or origin is foreign", async () => {
     const agent = new Agent({ keepAlive: true, maxSockets: 8 });
     const port = server.port;
@@ -306,15 +325,16 @@ describe("a model that chats", () => {
   });
 
   test("has its place free again when a client leaves", async () => {
-    const stream = await chat({ max_tokens: undefined, stream: true });
-    for await (const chunk of stream) if (chunk.choices[0].delta.content) break;
-    // All of the context would take far longer than a client waits here.
+    const full = await fill();
+    full[2].controller.abort();
+    // Only its place is free.
     const next = await chat({}, { timeout: 10_000 });
     assert.equal(next.choices[0].message.content, `${chain}H`);
+    for (const stream of full) stream.controller.abort();
   });
 
   test("lets 32 wait and sends the next one away", async () => {
-    const stream = await chat({ max_tokens: undefined, stream: true });
+    const full = await fill();
     const leave = new AbortController();
     setMaxListeners(100, leave.signal);
     const sentAway = [];
@@ -329,7 +349,7 @@ describe("a model that chats", () => {
     assert.deepEqual([sentAway.length, settled], [8, 8]);
     for (const { headers } of sentAway) assert.ok(Number(headers.get("retry-after")) > 0);
     leave.abort();
-    stream.controller.abort();
+    for (const stream of full) stream.controller.abort();
     await Promise.all(asked);
     assert.equal((await chat()).choices[0].message.content, `${chain}H`);
   });
@@ -363,12 +383,10 @@ describe("a model that chats", () => {
     const heard = (async () => {
       for await (const chunk of stream) if (chunk.choices[0].delta.content === "!") kill();
     })();
-    const waiting = chat();
     const engine = engineOf(server);
     const kill = () => { try { process.kill(engine, "SIGKILL"); } catch { /* it is dead already */ } };
     await assert.rejects(heard, /the engine was killed/);
-    // Who waited for it did so for the next one.
-    assert.equal((await waiting).choices[0].message.content, `${chain}H`);
+    assert.equal((await chat()).choices[0].message.content, `${chain}H`);
     assert.notEqual(engineOf(server), engine);
 
     const whole = chat({ max_tokens: undefined });

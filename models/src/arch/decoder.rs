@@ -36,7 +36,7 @@ use crate::{
         elementwise::{convert, scale},
         embedding::embedding,
         kept::CacheType,
-        kernels::{self, Kernel},
+        kernels::{self, Kernel, cpu::linear::FEW_ROWS},
         rope::Rope,
         weight::{Matrix, Quantized},
     },
@@ -185,42 +185,47 @@ impl Decoder {
         &self,
         tape: Option<&Tape>,
         input: Input,
-        cache: Option<&mut KvCache>,
+        mut cache: Option<&mut KvCache>,
         gradient_checkpointing: bool,
     ) -> Result<Value> {
         let nobody = |_, _: &Value| ();
         self.pass(
             tape,
             input,
-            cache,
+            cache.as_mut_slice(),
             gradient_checkpointing,
             Site::Final,
             nobody,
         )
     }
 
-    /// Runs the decoder up to the site `end`, and shows the hidden states of each site on the way, changed as the cache says.
+    /// Runs the decoder up to the site `end`, and shows the hidden states of each site on the way, changed as the cache says. There may
+    /// be no cache, one of all rows, or one of each.
     pub(super) fn pass(
         &self,
         tape: Option<&Tape>,
         input: Input,
-        mut cache: Option<&mut KvCache>,
+        caches: &mut [&mut KvCache],
         gradient_checkpointing: bool,
         end: Site,
         mut reached: impl FnMut(Site, &Value),
     ) -> Result<Value> {
-        let past = cache.as_ref().map_or(0, |cache| cache.tokens());
-        let (tokens, shared) = self.prepare(input, past)?;
+        let pasts: Vec<usize> = caches.iter().map(|cache| cache.tokens()).collect();
+        let pasts = if pasts.is_empty() { &[0][..] } else { &pasts };
+        let (tokens, shared) = self.prepare(input, pasts)?;
         let x = self.through(
             tape,
             (&tokens, &shared),
-            cache.as_deref_mut(),
+            caches,
             gradient_checkpointing,
             end,
             &mut reached,
         )?;
-        if let (Site::Final, Some(cache), 1) = (end, cache, input.rows) {
-            cache.remember(input.tokens);
+        if end == Site::Final && caches.len() == input.rows {
+            let rows = input.tokens.chunks(input.tokens.len() / input.rows);
+            for (cache, row) in caches.iter_mut().zip(rows) {
+                cache.remember(row);
+            }
         }
         Ok(x)
     }
@@ -230,13 +235,14 @@ impl Decoder {
         &self,
         tape: Option<&Tape>,
         (tokens, shared): (&Tensor, &Shared),
-        mut cache: Option<&mut KvCache>,
+        caches: &mut [&mut KvCache],
         gradient_checkpointing: bool,
         end: Site,
         reached: &mut dyn FnMut(Site, &Value),
     ) -> Result<Value> {
-        let past = cache.as_ref().map_or(0, |cache| cache.tokens());
-        let steering = cache.as_ref().map_or_else(Rc::default, |it| it.steering());
+        // Rows with a cache each are not steered: see `next_logits_each`.
+        let past = caches.first().map_or(0, |cache| cache.tokens());
+        let steering = caches.first().map_or_else(Rc::default, |it| it.steering());
         let steered = |site: Site, x: Value| -> Result<Value> {
             let mut changes = steering.iter().filter(|it| it.site() == site);
             changes.try_fold(x, |x, it| Ok(Value::constant(it.change(x.tensor(), past)?)))
@@ -254,15 +260,16 @@ impl Decoder {
             if end < Site::Block(index) {
                 return Ok(x);
             }
-            let cache = cache.as_deref_mut().map(|cache| cache.layer(index));
+            let layers = caches.iter_mut().map(|cache| cache.layer(index));
+            let mut layers: Vec<&mut LayerCache> = layers.collect();
             x = match tape {
                 Some(tape) if gradient_checkpointing => {
                     let (block, shared) = (block.clone(), shared.clone());
                     tape.checkpoint(&x, move |tape, x| {
-                        block.forward(Some(tape), x, &shared, None)
+                        block.forward(Some(tape), x, &shared, &mut [])
                     })?
                 }
-                _ => block.forward(tape, &x, shared, cache)?,
+                _ => block.forward(tape, &x, shared, &mut layers)?,
             };
             x = steered(Site::Block(index), x)?;
             reached(Site::Block(index), &x);
@@ -294,7 +301,7 @@ impl Decoder {
     /// Scores for the next token, in f32: hidden states [n, d] -> [n, v].
     pub fn logits(&self, hidden: &Tensor) -> Result<Tensor> {
         let head = match &self.head_blocks {
-            Some(blocks) if hidden.dim(0)? == 1 => Matrix::Quantized(blocks.clone()),
+            Some(blocks) if hidden.dim(0)? <= FEW_ROWS => Matrix::Quantized(blocks.clone()),
             _ => Matrix::Dense(self.head.as_ref().unwrap_or(&self.embedding).tensor()),
         };
         let logits = head.project(Kernel::Linear, hidden, &[], None)?;
@@ -348,9 +355,48 @@ impl Decoder {
         let _rounded = kernels::round();
         let input = Input::new(tokens, 1);
         let reached = |site, x: &Value| seen(site, x.tensor());
-        let hidden = self.pass(None, input, Some(cache), false, Site::Final, reached)?;
+        let hidden = self.pass(None, input, &mut [cache], false, Site::Final, reached)?;
         let last = hidden.tensor().narrow(1, tokens.len() - 1, 1)?.squeeze(0)?;
         Ok(self.logits(&last.contiguous()?)?.squeeze(0)?)
+    }
+
+    /// Scores [v] for the token after each of these, every one of which continues what a cache of its own has seen. They are read in
+    /// one pass, which reads the weights once, where that is faster. On a processor the scores are those of [`Self::next_logits`], to
+    /// the bit.
+    pub fn next_logits_each(
+        &self,
+        tokens: &[u32],
+        caches: &mut [&mut KvCache],
+    ) -> Result<Vec<Tensor>> {
+        if !self.reads_together(caches) {
+            let each = tokens.iter().zip(caches);
+            return each
+                .map(|(token, cache)| self.next_logits(&[*token], cache))
+                .collect();
+        }
+        let _rounded = kernels::round();
+        let input = Input::new(tokens, tokens.len());
+        let nobody = |_, _: &Value| ();
+        let hidden = self.pass(None, input, caches, false, Site::Final, nobody)?;
+        let logits = self.logits(&hidden.tensor().squeeze(1)?)?;
+        (0..tokens.len()).map(|row| Ok(logits.get(row)?)).collect()
+    }
+
+    /// Whether one more token of each of these texts can be read in one pass, and should be.
+    fn reads_together(&self, caches: &[&mut KvCache]) -> bool {
+        // A recorded pass reads one token faster than the ordinary one launches its kernels for several.
+        #[cfg(feature = "cuda")]
+        if caches.iter().all(|cache| self.serves_next_token(cache)) {
+            return false;
+        }
+        let is_alike = |cache: &KvCache| {
+            let past = cache.tokens();
+            let is_long = caches.first().is_some_and(|it| self.is_long(it.tokens()));
+            !self.becomes_long(past, 1)
+                && self.is_long(past) == is_long
+                && cache.steering().is_empty()
+        };
+        caches.len() > 1 && caches.iter().all(|cache| is_alike(cache))
     }
 
     /// Every linear layer that can carry an adapter: its layer number, its name in the layer, and itself.
@@ -377,7 +423,8 @@ impl Decoder {
         past > 0 && !self.is_long(past) && self.is_long(past + tokens)
     }
 
-    fn prepare(&self, input: Input, past: usize) -> Result<(Tensor, Shared)> {
+    /// The tokens [b, t], and what all layers share. All rows follow one text that has so many tokens, or each its own.
+    fn prepare(&self, input: Input, pasts: &[usize]) -> Result<(Tensor, Shared)> {
         let Input {
             tokens,
             rows,
@@ -385,14 +432,20 @@ impl Decoder {
             documents,
         } = input;
         let length = input.row_length(self.config.vocab_size)?;
-        if self.becomes_long(past, length) {
+        if !(pasts.len() == 1 || pasts.len() == rows && documents.is_none()) {
+            let problem = format!("{rows} rows can’t follow {} texts", pasts.len());
+            return Err(Error::Data(problem));
+        }
+        if let Some(past) = pasts.iter().find(|past| self.becomes_long(**past, length)) {
             let problem = format!(
                 "{length} tokens after {past} make the text so long that all of it turns by other angles; read it from its start"
             );
             return Err(Error::Data(problem));
         }
-        let counted: Vec<u32> = (0..rows)
-            .flat_map(|_| past as u32..(past + length) as u32)
+        let rows_each = rows / pasts.len();
+        let of_rows = pasts.iter().flat_map(|past| vec![*past as u32; rows_each]);
+        let counted: Vec<u32> = of_rows
+            .flat_map(|past| past..past + length as u32)
             .collect();
         let positions = positions.unwrap_or(&counted);
         let rotations = self
@@ -400,12 +453,13 @@ impl Decoder {
             .ropes
             .iter()
             .map(|rope| rope.rotation(positions, rows, &self.device));
-        let mut spans: Vec<(Option<usize>, Spans)> = Vec::new();
+        let mut spans: Vec<(Option<usize>, Vec<Spans>)> = Vec::new();
         for LayerKind { window, .. } in &self.config.layers {
             if !spans.iter().any(|(known, _)| known == window) {
+                let causal = |past: &usize| Spans::causal(rows_each, length, *past, *window);
                 let of_window = match documents {
-                    Some(documents) => Spans::documents(rows, documents, *window),
-                    None => Spans::causal(rows, length, past, *window),
+                    Some(documents) => vec![Spans::documents(rows, documents, *window)],
+                    None => pasts.iter().map(causal).collect(),
                 };
                 spans.push((*window, of_window));
             }

@@ -250,6 +250,23 @@ impl Network {
         }
     }
 
+    /// Scores [v] for the token after each of these, every one of which continues what a cache of its own has seen. See
+    /// [`Decoder::next_logits_each`].
+    pub fn next_logits_each(
+        &self,
+        tokens: &[u32],
+        caches: &mut [&mut KvCache],
+    ) -> Result<Vec<Tensor>> {
+        match self {
+            Self::Decoder(decoder) => decoder.next_logits_each(tokens, caches),
+            Self::Recursive(model) => {
+                let each = tokens.iter().zip(caches);
+                each.map(|(token, cache)| model.next_logits(&[*token], cache))
+                    .collect()
+            }
+        }
+    }
+
     /// The same, showing the hidden states [1, t, d] of each site on the way, where the network has sites. See
     /// [`Decoder::next_logits_seen`].
     pub fn next_logits_seen(

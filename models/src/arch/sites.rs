@@ -75,7 +75,7 @@ impl Decoder {
     fn map_hidden_after(
         &self,
         input: Input,
-        cache: Option<&mut KvCache>,
+        mut cache: Option<&mut KvCache>,
         sites: &[Site],
         mut smaller: impl FnMut(&Tensor) -> Result<Tensor>,
     ) -> Result<Vec<Tensor>> {
@@ -88,7 +88,8 @@ impl Decoder {
             return Ok(Vec::new());
         };
         let mut states: Vec<Option<Result<Tensor>>> = sites.iter().map(|_| None).collect();
-        self.pass(None, input, cache, false, *last, |reached, x| {
+        let caches = cache.as_mut_slice();
+        self.pass(None, input, caches, false, *last, |reached, x| {
             for (state, _) in states.iter_mut().zip(sites).filter(|it| *it.1 == reached) {
                 *state = Some(smaller(x.tensor()));
             }
@@ -183,7 +184,9 @@ mod tests {
         let whole = [Site::Embed, Site::Block(0), Site::Block(1), Site::Final];
         for (index, end) in whole.into_iter().enumerate() {
             let mut reached = Vec::new();
-            let pass = decoder.pass(None, input, None, false, end, |site, _| reached.push(site));
+            let pass = decoder.pass(None, input, &mut [], false, end, |site, _| {
+                reached.push(site)
+            });
             assert!(pass.is_ok());
             assert_eq!(reached, whole[..=index]);
         }

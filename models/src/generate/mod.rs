@@ -6,15 +6,17 @@
 pub mod chances;
 mod json;
 pub mod sample;
+pub mod slots;
 pub mod stop;
+mod writing;
 
-use std::{ops::ControlFlow, rc::Rc, time::Instant};
+use std::{ops::ControlFlow, rc::Rc};
 
 use candle_core::Tensor;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Error, Result,
+    Result,
     arch::{kv_cache::KvCache, network::Network, sites::Site, steering::Steering},
     data::tokenizer::Tokenizer,
     ops::{
@@ -24,16 +26,11 @@ use crate::{
     profile::{self, Place},
 };
 use chances::Chances;
-use json::JsonText;
-use sample::{Biases, Sampler, SamplingSettings};
-use stop::{Passed, StopTexts};
+use sample::{Biases, SamplingSettings};
+use writing::Writing;
 
 /// Tokens of a prompt read in one pass, so that a long prompt needs no more memory than this many.
 const PROMPT_CHUNK_TOKENS: usize = 512;
-
-/// Tokens of an answer that there is room for from its start. One that becomes longer, which is rare where the limit is
-/// this high, gets more on the way.
-const RESERVED_TOKENS: usize = 1024;
 
 /// When an answer ends, besides at the model's own end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -219,147 +216,28 @@ impl Generator {
         wanted: &Wanted,
         show: &mut dyn FnMut(Written) -> ControlFlow<()>,
     ) -> Result<Answer> {
-        let context = self.check_length(prompt)?;
         let _avoided = kernels::avoid(&self.avoid_kernels)?;
-        let started = Instant::now();
-        let sampler = Sampler::new(&wanted.sampling)?.with_biases(wanted.biases.clone());
-        if wanted.anew {
-            self.cache.truncate(0);
-        }
-        let expected = expected_tokens(prompt.len(), wanted.limits.max_tokens, context);
-        self.cache.expect(expected);
-        let (logits, cached_tokens) = self.read(prompt, show)?;
-        let mut answer = Answer {
-            text: String::new(),
-            tokens: Vec::new(),
-            ended: Ended::Asked,
-            prompt_tokens: prompt.len() - cached_tokens,
-            cached_tokens,
-            prompt_seconds: started.elapsed().as_secs_f64(),
-            seconds: 0.0,
-        };
-        if let Some(logits) = logits {
-            let started = Instant::now();
-            self.draw(tokenizer, logits, sampler, wanted, &mut answer, show)?;
-            answer.seconds = started.elapsed().as_secs_f64();
-        }
-        Ok(answer)
-    }
-
-    /// Writes from scores [v] on, token by token, into an answer.
-    fn draw(
-        &mut self,
-        tokenizer: &Tokenizer,
-        mut logits: Tensor,
-        mut sampler: Sampler,
-        wanted: &Wanted,
-        answer: &mut Answer,
-        show: &mut dyn FnMut(Written) -> ControlFlow<()>,
-    ) -> Result<()> {
-        let (limits, context) = (&wanted.limits, self.network.context());
-        let mut stream = tokenizer.stream_decoder();
-        let mut stops = StopTexts::new(&limits.stop);
-        let mut json = wanted
-            .is_json
-            .then(|| JsonText::new(tokenizer, &limits.stop_tokens));
-        let (text, tokens) = (&mut answer.text, &mut answer.tokens);
-        let mut ended = loop {
-            if tokens.len() == limits.max_tokens {
-                break Ended::MaxTokens;
-            }
-            let token = sampler.next_of(&logits, tokens, json.as_ref())?;
-            if tokenizer.special.stop.contains(&token) || limits.stop_tokens.contains(&token) {
-                break Ended::StopToken;
-            }
-            let chances = wanted.likeliest;
-            let chances = chances.map(|most| Chances::of(&logits, token, most, tokenizer));
-            tokens.push(token);
-            if let Some(json) = &mut json {
-                json.push(tokenizer, token);
-            }
-            let passed = stops.push(&stream.push(token)?);
-            let (Passed::On(piece) | Passed::Stopped(piece)) = &passed;
-            text.push_str(piece);
-            let written = Written {
-                piece,
-                is_token: true,
-                chances: chances.transpose()?,
-            };
-            match (show(written), passed) {
-                (_, Passed::Stopped(_)) => break Ended::StopText,
-                (ControlFlow::Break(()), _) => break Ended::Asked,
-                _ if json.as_ref().is_some_and(JsonText::is_over) => break Ended::StopToken,
-                // Nobody asks what would follow; but who watches is shown every token as it is read.
-                _ if tokens.len() == limits.max_tokens && self.watch.is_none() => {
-                    break Ended::MaxTokens;
-                }
-                _ if self.cache.read().len() + 1 >= context => break Ended::Context,
-                _ => logits = self.step(&[token], true)?,
-            }
-        };
-        if matches!(ended, Ended::StopToken | Ended::MaxTokens | Ended::Context) {
-            let passed = stops.push(&stream.finish()?);
-            let (Passed::On(piece) | Passed::Stopped(piece)) = &passed;
-            let rest = match passed {
-                Passed::On(_) => format!("{piece}{}", stops.finish()),
-                Passed::Stopped(_) => {
-                    ended = Ended::StopText;
-                    piece.clone()
-                }
-            };
-            text.push_str(&rest);
-            // The answer is over; whether the listener wants more changes nothing.
-            let _ = show(Written::rest(&rest));
-        }
-        answer.ended = ended;
-        Ok(())
-    }
-
-    /// The model's context, if the prompt leaves room in it.
-    fn check_length(&self, prompt: &[u32]) -> Result<usize> {
         let context = self.network.context();
-        if prompt.is_empty() || prompt.len() >= context {
-            let (tokens, most) = (prompt.len(), context - 1);
-            let problem =
-                format!("the prompt has {tokens} tokens; the model reads from 1 to {most}");
-            return Err(Error::Data(problem));
-        }
-        Ok(context)
-    }
-
-    /// Reads what of `prompt` is not in the cache. Returns the scores [v] after it, or nothing when `show` breaks before
-    /// the end, and how much was cached.
-    fn read(
-        &mut self,
-        prompt: &[u32],
-        show: &mut dyn FnMut(Written) -> ControlFlow<()>,
-    ) -> Result<(Option<Tensor>, usize)> {
-        // A text that is long for the model turns by other angles from its first token on: it is read in one pass, and
-        // what was read while it was shorter is of no use, as is what was read of a long one for a shorter one.
-        let read = self.cache.read();
-        let is_long = self.network.is_long(prompt.len());
-        let is_alike = is_long == self.network.is_long(read.len());
-        let common = read
-            .iter()
-            .zip(prompt)
-            .take_while(|(a, b)| a == b && is_alike)
-            .count();
-        // At least the last token has to be read, since its scores are wanted.
-        let cached = common.min(prompt.len() - 1);
-        self.cache.truncate(cached);
-        let chunk = if is_long {
-            prompt.len()
-        } else {
-            PROMPT_CHUNK_TOKENS
-        };
+        let mut writing = Writing::new(tokenizer, wanted, context)?;
+        let most = PROMPT_CHUNK_TOKENS;
+        let unread = writing.prepare(&self.network, &mut self.cache, prompt, most)?;
         let mut logits = None;
-        for part in prompt[cached..].chunks(chunk) {
+        for part in prompt[unread.first..].chunks(unread.at_once) {
             logits = Some(self.step(part, false)?);
             if show(Written::rest("")).is_break() {
-                return Ok((None, cached));
+                return Ok(writing.end(Ended::Asked));
             }
         }
-        Ok((logits, cached))
+        while let Some(scores) = logits {
+            let held = self.cache.read().len();
+            match writing.draw(tokenizer, &scores, held, show)? {
+                ControlFlow::Break(ended) => return writing.finish(ended, show),
+                // Nobody asks what would follow; but who watches is shown every token as it is read.
+                ControlFlow::Continue(_) if writing.is_full() && self.watch.is_none() => break,
+                ControlFlow::Continue(token) => logits = Some(self.step(&[token], true)?),
+            }
+        }
+        writing.finish(Ended::MaxTokens, show)
     }
 
     /// Reads tokens and returns the scores [v] after the last.
@@ -388,29 +266,6 @@ impl<'a> Written<'a> {
             piece,
             is_token: false,
             chances: None,
-        }
-    }
-}
-
-/// How many tokens to make room for before an answer begins: the prompt and what the answer may become.
-fn expected_tokens(prompt: usize, max_tokens: usize, context: usize) -> usize {
-    (prompt + max_tokens.min(RESERVED_TOKENS)).min(context)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn room_is_made_for_what_an_answer_may_become_and_not_for_a_whole_long_context() {
-        for (prompt, max_tokens, expected) in [
-            (10, 512, 522),
-            (10, 30_000, 1_034),
-            (32_500, 512, 32_768),
-            (10, usize::MAX, 1_034),
-        ] {
-            let room = expected_tokens(prompt, max_tokens, 32_768);
-            assert_eq!(room, expected, "{prompt} and {max_tokens}");
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::{
     Error, Result,
     ops::{
         as_rows,
-        kernels::{self, Kernel},
+        kernels::{self, Kernel, cpu::linear::FEW_ROWS},
         rows_like,
         sum::sum,
         weight::{Matrix, Weight},
@@ -80,10 +80,10 @@ pub fn linears(x: &Value, layers: &[(Weight, Option<Value>)]) -> Result<Vec<Valu
         .collect()
 }
 
-/// The same where x is one row that may be rounded, and all weights are in blocks.
+/// The same where x has few rows that may be rounded, and all weights are in blocks.
 fn rounded(x: &Value, layers: &[(Weight, Option<Value>)]) -> Result<Option<Vec<Value>>> {
-    let is_row = x.tensor().dim(D::Minus1)? == x.tensor().elem_count();
-    if !(kernels::rounds() && is_row) || x.wants_gradient() {
+    let rows = x.tensor().elem_count() / x.tensor().dim(D::Minus1)?.max(1);
+    if !kernels::rounds() || rows > FEW_ROWS || x.wants_gradient() {
         return Ok(None);
     }
     let mut blocks = Vec::new();
@@ -97,12 +97,12 @@ fn rounded(x: &Value, layers: &[(Weight, Option<Value>)]) -> Result<Option<Vec<V
         blocks.push((weight, bias.as_ref().map(Value::tensor)));
     }
     let _profiled = profile::operation("linear");
-    let row = as_rows(x.tensor())?;
-    let Some(ys) = kernels::cpu::linear::project_together(Kernel::Linear, &row, &blocks)? else {
+    let x_rows = as_rows(x.tensor())?;
+    let Some(ys) = kernels::cpu::linear::project_together(Kernel::Linear, &x_rows, &blocks)? else {
         return Ok(None);
     };
     let ys = ys.into_iter().map(|y| {
-        profile::multiplied(1, row.dim(1)?, y.dim(1)?);
+        profile::multiplied(rows, x_rows.dim(1)?, y.dim(1)?);
         Ok(Value::constant(rows_like(&y, x.tensor())?))
     });
     ys.collect::<Result<_>>().map(Some)
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn one_row_is_rounded_only_where_that_is_allowed_and_stays_near() {
+    fn few_rows_are_rounded_only_where_that_is_allowed_and_stay_near() {
         let f32s = |seed, shape: &[usize]| normal(seed, shape).to_dtype(DType::F32).unwrap();
         let layer = |outputs: usize, dtype: GgmlDType, has_bias: bool| {
             let blocks = QTensor::quantize(&f32s(2, &[outputs, 512]), dtype).unwrap();
@@ -412,12 +412,15 @@ mod tests {
             let error = (far.sum::<f32>() / size.sum::<f32>()).sqrt();
             assert!(error < 0.005, "{error}");
         }
-        let rounding = kernels::round();
-        // Of a few rows nothing is.
-        let rows = Value::constant(f32s(1, &[2, 512]));
-        let allowed = one_by_one(&rows);
-        drop(rounding);
-        assert_eq!(allowed, one_by_one(&rows));
+        // Each of a few rows is rounded as it is alone.
+        let _rounding = kernels::round();
+        let few = f32s(5, &[3, 512]);
+        let alone = |at| numbers(linears(&Value::constant(few.get(at).unwrap()), &layers).unwrap());
+        let beside = numbers(linears(&Value::constant(few.clone()), &layers).unwrap());
+        for (layer, beside) in beside.iter().enumerate() {
+            let alone: Vec<f32> = (0..3).flat_map(|at| alone(at).swap_remove(layer)).collect();
+            assert_eq!(*beside, alone);
+        }
     }
 
     #[test]

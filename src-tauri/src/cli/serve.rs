@@ -43,6 +43,9 @@ pub(super) struct Arguments {
     /// How keys and values of what was read are kept on a processor: auto, full, f16 or q8.
     #[arg(long, value_name = "TYPE", value_parser = cache)]
     cache: Option<CacheType>,
+    /// Answer so many requests at once, from 1 to 4. Others wait.
+    #[arg(long, value_name = "COUNT", default_value_t = Served::SLOTS, value_parser = slots)]
+    slots: usize,
     /// auto, cpu, metal, cuda, or cuda:1 for the second one.
     #[arg(long, value_name = "DEVICE")]
     device: Option<RequestedDevice>,
@@ -58,12 +61,21 @@ fn cache(name: &str) -> std::result::Result<CacheType, String> {
     serde_json::from_value(json!(name)).map_err(|error| error.to_string())
 }
 
+fn slots(count: &str) -> std::result::Result<usize, String> {
+    let count: usize = count.parse().map_err(|_| "not a whole number".to_owned())?;
+    match (1..=Served::SLOTS).contains(&count) {
+        true => Ok(count),
+        false => Err(format!("from 1 to {}", Served::SLOTS)),
+    }
+}
+
 pub(super) fn run(arguments: Arguments, host: Arc<Host>, terminal: &Terminal) -> Result<Ended> {
     let Arguments {
         model,
         port,
         key,
         cache,
+        slots,
         device,
         yes,
         force,
@@ -78,6 +90,7 @@ pub(super) fn run(arguments: Arguments, host: Arc<Host>, terminal: &Terminal) ->
         port,
         key,
         cache: cache.unwrap_or_default(),
+        slots,
     };
     let server = Server::start(served, &host).map_err(chat::say_how_to_force)?;
     for warning in server.warnings() {

@@ -38,6 +38,7 @@ pub(super) fn start_server(
         port: None,
         key,
         cache: CacheType::default(),
+        slots: Served::SLOTS,
     };
     let server = Server::start(served, &host)?;
     let view = ServerView::new(&server, 0);

@@ -3,7 +3,10 @@
 #[cfg(feature = "gui")]
 pub(crate) mod view;
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 #[cfg(feature = "gui")]
 use models::tasks::language::model::base_of;
@@ -19,7 +22,7 @@ use models::{
 
 use super::{Host, hub, probe::absolute};
 use crate::{
-    jobs::engine::Engine,
+    jobs::engine::{Control, Engine},
     store::{
         self,
         in_use::{self, InUse, Work},
@@ -28,7 +31,7 @@ use crate::{
     },
     wire::{
         chat::{ChatSettings, Led, Prompt, Said, ScoredToken, SteerBy},
-        completion::{Beginning, Completed, Completion, Drafted, Embedded},
+        completion::{RequestEvent, Requested},
         engine::{Ask, Reply},
         error::{AppError, Code, Result},
     },
@@ -42,8 +45,6 @@ pub(crate) struct OpenModel {
     warnings: Vec<String>,
     /// Where it stands who computes on its device.
     in_use: PathBuf,
-    /// How completions keep keys and values of what was read.
-    cache: CacheType,
 }
 
 /// What is heard while an answer is written.
@@ -204,7 +205,6 @@ impl OpenModel {
             context,
             warnings,
             in_use: place.in_use,
-            cache: CacheType::default(),
         })
     }
 
@@ -298,33 +298,35 @@ impl OpenModel {
 }
 
 impl OpenModel {
-    /// The same model, whose completions keep keys and values so.
-    pub(crate) fn keeping(self, cache: CacheType) -> Self {
-        Self { cache, ..self }
+    /// The same model for the server, which completes so many texts at once and keeps keys and values so.
+    pub(crate) fn serving(mut self, slots: usize, cache: CacheType) -> Result<Self> {
+        let ask = Ask::Serve { slots, cache };
+        self.engine.ask(&ask, &mut |_| (), &|| Control::Continue)?;
+        Ok(self)
     }
 
-    /// Completes for the server. `show` hears every token; `stop` ends it where it is.
-    pub(crate) fn complete(
-        &mut self,
-        completion: Box<Completion>,
-        show: &mut dyn FnMut(Drafted),
-        stop: &dyn Fn() -> bool,
-    ) -> Result<Completed> {
-        let ask = Ask::Complete {
-            completion,
-            cache: self.cache,
-        };
-        let _in_use = InUse::begin(&self.in_use, Work::Answer);
-        let mut hear = |reply| match reply {
-            Reply::Drafted { drafted } => {
-                show(drafted);
-                None
-            }
-            Reply::Completed { completed } => Some(completed),
-            _ => None,
-        };
-        let completed = self.engine.ask_for(&ask, &mut hear, stop)?;
-        completed.ok_or_else(|| AppError::failed("the engine ended its answer without a word"))
+    /// Says that it computes, until the guard is dropped.
+    pub(crate) fn computes(&self) -> Result<InUse> {
+        InUse::begin(&self.in_use, Work::Answer)
+    }
+
+    /// Begins what the server was asked. What comes of it is told by [`Self::hear`].
+    pub(crate) fn begin(&mut self, request: u64, wanted: Requested) -> Result<()> {
+        self.engine.send(&Ask::Begin { request, wanted })
+    }
+
+    /// Ends a request, if it is not over.
+    pub(crate) fn leave(&mut self, request: u64) -> Result<()> {
+        self.engine.send(&Ask::Leave { request })
+    }
+
+    /// The next that is heard of a request, if something is within this time.
+    pub(crate) fn hear(&mut self, wait: Duration) -> Result<Option<(u64, RequestEvent)>> {
+        match self.engine.hear(wait)? {
+            Some(Reply::OfRequest { request, event }) => Ok(Some((request, event))),
+            Some(Reply::Refused { error }) => Err(error),
+            _ => Ok(None),
+        }
     }
 
     /// Says where an answer spends its time and memory, and what the device could do at best. Nothing when it was stopped.
@@ -338,17 +340,6 @@ impl OpenModel {
             _ => None,
         };
         self.engine.ask_for(&Ask::ProfileAnswer, &mut hear, stop)
-    }
-
-    /// Makes a vector of a text for the server.
-    pub(crate) fn embed(&mut self, text: Beginning, stop: &dyn Fn() -> bool) -> Result<Embedded> {
-        let _in_use = InUse::begin(&self.in_use, Work::Answer);
-        let mut hear = |reply| match reply {
-            Reply::Embedded { embedded } => Some(embedded),
-            _ => None,
-        };
-        let embedded = self.engine.ask_for(&Ask::Embed { text }, &mut hear, stop)?;
-        embedded.ok_or_else(|| AppError::failed("the engine read a text without a word"))
     }
 
     /// Whether its engine is still there, as far as it was noticed.

@@ -18,7 +18,7 @@ use models::{
     checkpoint::load::LoadDtypes,
     data::row::{Message, Role},
     device::{self, Checked, Choice, dtype, memory::memory},
-    generate::Generator,
+    generate::{Generator, slots::Slots},
     ops::kernels,
     profile::Ceilings,
     tasks::{
@@ -41,6 +41,8 @@ pub(crate) struct Chat {
     generator: Generator,
     /// Who writes as the model is, while the other one is led.
     plain: Option<Generator>,
+    /// What the server has it write, once there is one.
+    slots: Option<Slots>,
     /// What was measured of the model as it is, to say what leading it costs.
     measured: Measured,
     /// Where it computes.
@@ -60,6 +62,7 @@ impl Chat {
         Ok(Self {
             generator: Generator::new(model.network.clone()).avoiding(checked.composed.clone()),
             plain: None,
+            slots: None,
             measured: Measured::default(),
             model,
             choice: device.clone(),

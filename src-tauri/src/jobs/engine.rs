@@ -141,6 +141,8 @@ pub(crate) struct Engine {
     exit_reason: Option<ExitReason>,
     /// How long what it does may take between two replies, beats aside. Who trains has no limit.
     limit: Option<Duration>,
+    /// How long nothing was heard. Counted rather than timed: a machine that slept was not silent.
+    silent: Duration,
 }
 
 impl Engine {
@@ -219,6 +221,7 @@ impl Engine {
             log_start,
             exit_reason: None,
             limit: None,
+            silent: Duration::ZERO,
         };
         engine.greeted(program)
     }
@@ -276,8 +279,6 @@ impl Engine {
         while let Ok(Reply::Beat) = self.replies.try_recv() {}
         self.send(ask)?;
         let mut sent = Control::Continue;
-        // Counted rather than timed: a machine that slept was not silent.
-        let mut silent_looks = 0;
         let mut idle_beats = 0;
         loop {
             let now = control();
@@ -290,27 +291,39 @@ impl Engine {
                     Control::Stop => Ask::Stop,
                 })?;
             }
-            match self.replies.recv_timeout(LOOK) {
-                Ok(Reply::Done) => return Ok(()),
-                Ok(Reply::Refused { error }) => return Err(error),
-                Ok(Reply::Beat) => {
-                    silent_looks = 0;
+            match self.hear(LOOK)? {
+                Some(Reply::Done) => return Ok(()),
+                Some(Reply::Refused { error }) => return Err(error),
+                Some(Reply::Beat) => {
                     idle_beats += 1;
                     if let Some(limit) = self.limit.filter(|limit| BEAT * idle_beats > *limit) {
                         return Err(self.end("did nothing", limit));
                     }
                 }
-                Ok(reply) => {
-                    silent_looks = 0;
+                Some(reply) => {
                     idle_beats = 0;
                     hear(reply);
                 }
-                Err(RecvTimeoutError::Timeout) if LOOK * silent_looks > SILENCE => {
-                    return Err(self.end("was silent", SILENCE));
-                }
-                Err(RecvTimeoutError::Timeout) => silent_looks += 1,
-                Err(RecvTimeoutError::Disconnected) => return Err(self.ended()),
+                None => {}
             }
+        }
+    }
+
+    /// The next reply, if one comes within this time. Errors when the engine has ended, or hangs.
+    pub(crate) fn hear(&mut self, wait: Duration) -> Result<Option<Reply>> {
+        match self.replies.recv_timeout(wait) {
+            Ok(reply) => {
+                self.silent = Duration::ZERO;
+                Ok(Some(reply))
+            }
+            Err(RecvTimeoutError::Timeout) if self.silent > SILENCE => {
+                Err(self.end("was silent", SILENCE))
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                self.silent += wait;
+                Ok(None)
+            }
+            Err(RecvTimeoutError::Disconnected) => Err(self.ended()),
         }
     }
 
@@ -331,7 +344,8 @@ impl Engine {
         }
     }
 
-    fn send(&mut self, ask: &Ask) -> Result<()> {
+    /// Asks, and waits for nothing. Errors when the engine has ended.
+    pub(crate) fn send(&mut self, ask: &Ask) -> Result<()> {
         let line =
             serde_json::to_string(ask).map_err(|error| AppError::failed(error.to_string()))?;
         let written = self

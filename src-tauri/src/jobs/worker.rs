@@ -44,7 +44,6 @@ use crate::{
     ranks::of_environment,
     store::runs::Run,
     wire::{
-        completion::Drafted,
         engine::{Ask, Reply},
         error::{AppError, Result},
     },
@@ -163,8 +162,19 @@ fn work(asks: &Receiver<Ask>, control: &ControlState) {
     let mut open = None;
     for ask in asks {
         let trains = matches!(ask, Ask::Train { .. });
-        let done = panic::catch_unwind(AssertUnwindSafe(|| obey(ask, &mut open, control)));
+        let is_of_server = matches!(ask, Ask::Begin { .. } | Ask::Leave { .. });
+        let done = panic::catch_unwind(AssertUnwindSafe(|| match is_of_server {
+            true => open_chat(&mut open)?.obey_server(
+                ask,
+                asks,
+                &mut |request, event| send(&Reply::OfRequest { request, event }),
+                &|| control.stop(),
+            ),
+            false => obey(ask, &mut open, control),
+        }));
         send(&match done {
+            // Their events say so.
+            Ok(Ok(())) if is_of_server => continue,
             Ok(Ok(())) => Reply::Done,
             Ok(Err(error)) => Reply::Refused { error },
             // What a panic says is in the log. Another engine continues with the run, or gives up memory if that was it.
@@ -214,9 +224,8 @@ fn obey(ask: Ask, open: &mut Option<Open>, control: &ControlState) -> Result<()>
         | Ask::Watch { .. }
         | Ask::Steer { .. }
         | Ask::Answer { .. }
-        | Ask::Complete { .. }
-        | Ask::ProfileAnswer
-        | Ask::Embed { .. } => chat(ask, open, control),
+        | Ask::Serve { .. }
+        | Ask::ProfileAnswer => chat(ask, open, control),
         Ask::OpenSolver { .. }
         | Ask::ReadPuzzle { .. }
         | Ask::Solve { .. }
@@ -241,6 +250,8 @@ fn obey(ask: Ask, open: &mut Option<Open>, control: &ControlState) -> Result<()>
         } => examine(&folder, device, &questions, control),
         // Heard where asks are read.
         Ask::Pause { .. } | Ask::Continue | Ask::Stop => Ok(()),
+        // Taken by `work`.
+        Ask::Begin { .. } | Ask::Leave { .. } => Ok(()),
     }
 }
 
@@ -304,16 +315,7 @@ fn chat(ask: Ask, open: &mut Option<Open>, control: &ControlState) -> Result<()>
             let said = chat.answer(prompt, &settings, plain, &mut show)?;
             send(&Reply::Answered { said });
         }
-        Ask::Complete { completion, cache } => {
-            let mut show = |drafted: Drafted| {
-                if drafted.is_token || !drafted.piece.is_empty() {
-                    send(&Reply::Drafted { drafted });
-                }
-                control.flow()
-            };
-            let completed = open_chat(open)?.complete(*completion, cache, &mut show)?;
-            send(&Reply::Completed { completed });
-        }
+        Ask::Serve { slots, cache } => open_chat(open)?.serve(slots, cache),
         Ask::ProfileAnswer => {
             let profiled = open_chat(open)?.profile(&|| control.stop())?;
             if let Some((profile, ceilings)) = profiled {
@@ -322,10 +324,6 @@ fn chat(ask: Ask, open: &mut Option<Open>, control: &ControlState) -> Result<()>
                     ceilings,
                 });
             }
-        }
-        Ask::Embed { text } => {
-            let embedded = open_chat(open)?.embed(&text)?;
-            send(&Reply::Embedded { embedded });
         }
         _ => {}
     }

@@ -10,7 +10,7 @@ pub(super) const BODY_TIME: Duration = Duration::from_secs(60);
 pub(super) const STALLED_TIME: Duration = Duration::from_secs(30);
 /// How often something is sent while nothing is written, so that nobody between takes the connection for dead.
 pub(super) const PING: Duration = Duration::from_secs(15);
-/// Events that wait for a client before the answer waits for it.
+/// Events that are on their way to a client; more wait until it has taken some.
 pub(super) const EVENTS: usize = 64;
 /// The tokens whose probabilities can be asked for with each one.
 pub(super) const LIKELIEST: u64 = 20;
@@ -30,7 +30,7 @@ pub(super) const LIKELIEST: u64 = 20;
         "one is enough for a chat, and a script that asks in parallel opens some ten";
     /// Requests that wait.
     QUEUE = "requests to the server that wait", 32, "requests",
-        "one is answered at a time; the next is told to come again";
+        "a few are answered at once; the next is told to come again";
     /// Texts that are completed by one request.
     PROMPTS = "prompts of a request to the server", 64, "prompts",
         "evaluations send some ten at once";

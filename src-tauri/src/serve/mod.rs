@@ -1,10 +1,10 @@
 //! A server for other programs on this machine, with OpenAI's interface: editors, chat apps and scripts ask it as they would ask a
 //! service on the network.
 //!
-//! The app serves and an engine writes, so that a client gets an error with an explanation when the engine ends. One request is
-//! answered at a time; the beginning that it shares with the one before is not read again. Deliberately absent: other addresses
-//! than this machine's, headers that let pages of the web in, and tools, pictures and JSON schemas, which are refused by their
-//! names.
+//! The app serves and an engine writes, so that a client gets an error with an explanation when the engine ends. Several requests are
+//! answered at once, each as it would be alone; the beginning that one shares with an earlier one is not read again. Deliberately
+//! absent: other addresses than this machine's, headers that let pages of the web in, and tools, pictures and JSON schemas, which
+//! are refused by their names.
 
 mod asked;
 mod door;
@@ -91,6 +91,13 @@ pub(crate) struct Served {
     pub(crate) key: Option<String>,
     /// How keys and values of what was read are kept.
     pub(crate) cache: CacheType,
+    /// How many requests are answered at once.
+    pub(crate) slots: usize,
+}
+
+impl Served {
+    /// As many slots as products of few rows take at once.
+    pub(crate) const SLOTS: usize = 4;
 }
 
 /// What a server is doing.
@@ -113,11 +120,12 @@ impl Server {
             let why = "the key is empty; leave it out to accept any";
             return Err(AppError::invalid(why).with_field("key"));
         }
+        let slots = served.slots;
         let open = {
             let (host, served) = (host.clone(), served.clone());
             move || {
                 let model = host.open_model(&served.name, served.device, served.force)?;
-                Ok(model.keeping(served.cache))
+                model.serving(served.slots, served.cache)
             }
         };
         let model = open()?;
@@ -151,7 +159,7 @@ impl Server {
             let open: queue::Open = Box::new(open);
             thread::Builder::new()
                 .name("answers".to_owned())
-                .spawn(move || shared.queue.work(model, &open))
+                .spawn(move || shared.queue.work(model, slots, &open))
                 .map_err(|error| failed("what answers requests", error))?
         };
         let router = routes::router(shared.clone());

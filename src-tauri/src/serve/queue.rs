@@ -1,12 +1,11 @@
-//! Requests that wait for the model, and the thread that has it answer them, one after another.
+//! Requests that wait for the model, and the thread that has it answer them, as many at once as there are slots.
 //!
-//! The model is in an engine of its own. If that ends in the middle of an answer, the request fails with an explanation, and the
-//! next one gets a new engine.
+//! The model is in an engine of its own. If that ends in the middle of answers, their requests fail with an explanation, and the
+//! next ones get a new engine.
 
 use std::{
     collections::VecDeque,
     sync::{Condvar, Mutex, PoisonError},
-    thread,
     time::{Duration, Instant},
 };
 
@@ -18,22 +17,13 @@ use crate::{
     host::chat::OpenModel,
     lock::locked,
     wire::{
-        completion::{Beginning, Completed, Completion, Drafted, Embedded},
+        completion::{Completed, Drafted, Embedded, RequestEvent, Requested},
         error::{AppError, Result},
     },
 };
 
-/// How often is looked whether a slow client has taken something.
+/// How often is looked for requests that came, clients that left, and slow ones that have taken something.
 const LOOK: Duration = Duration::from_millis(2);
-
-/// What is wanted of the model.
-#[derive(Debug)]
-pub(super) enum Work {
-    /// Completing something.
-    Complete(Box<Completion>),
-    /// Making a vector of a text.
-    Embed(Beginning),
-}
 
 /// What a request hears of its answer. Nothing comes after [`Event::Completed`], [`Event::Embedded`] and [`Event::Failed`].
 #[derive(Debug)]
@@ -48,9 +38,20 @@ pub(super) enum Event {
     Failed(Refusal),
 }
 
+impl From<RequestEvent> for Event {
+    fn from(event: RequestEvent) -> Self {
+        match event {
+            RequestEvent::Drafted(drafted) => Self::Drafted(drafted),
+            RequestEvent::Completed(completed) => Self::Completed(completed),
+            RequestEvent::Embedded(embedded) => Self::Embedded(embedded),
+            RequestEvent::Failed(error) => Self::Failed(Refusal::failed(&error)),
+        }
+    }
+}
+
 /// A request that waits.
 struct Job {
-    work: Work,
+    wanted: Requested,
     events: Sender<Event>,
 }
 
@@ -64,8 +65,21 @@ pub(super) struct Queue {
 #[derive(Default)]
 struct Waiting {
     jobs: VecDeque<Job>,
-    answers_one: bool,
+    /// How many are being answered.
+    answering: usize,
     is_closed: bool,
+}
+
+impl Waiting {
+    fn next(&mut self) -> Option<Job> {
+        while let Some(job) = self.jobs.pop_front() {
+            if !job.events.is_closed() {
+                self.answering += 1;
+                return Some(job);
+            }
+        }
+        None
+    }
 }
 
 /// Opens the model anew.
@@ -73,7 +87,7 @@ pub(super) type Open = Box<dyn Fn() -> Result<OpenModel> + Send>;
 
 impl Queue {
     /// Has something done when its turn comes. It ends when nobody listens any more.
-    pub(super) fn submit(&self, work: Work) -> Result<Receiver<Event>, Refusal> {
+    pub(super) fn submit(&self, wanted: Requested) -> Result<Receiver<Event>, Refusal> {
         let mut waiting = locked(&self.waiting);
         waiting.jobs.retain(|job| !job.events.is_closed());
         if waiting.is_closed {
@@ -86,7 +100,7 @@ impl Queue {
             return Err(Refusal::new(StatusCode::TOO_MANY_REQUESTS, why).again_after(5));
         }
         let (events, heard) = mpsc::channel(limits::EVENTS);
-        waiting.jobs.push_back(Job { work, events });
+        waiting.jobs.push_back(Job { wanted, events });
         self.changed.notify_one();
         Ok(heard)
     }
@@ -95,7 +109,7 @@ impl Queue {
     pub(super) fn counts(&self) -> (usize, usize) {
         let waiting = locked(&self.waiting);
         let live = waiting.jobs.iter().filter(|job| !job.events.is_closed());
-        (usize::from(waiting.answers_one), live.count())
+        (waiting.answering, live.count())
     }
 
     /// Takes no more, and lets nobody wait.
@@ -109,24 +123,35 @@ impl Queue {
     /// The next one that somebody still waits for. Nothing once it is closed.
     fn next(&self) -> Option<Job> {
         let mut waiting = locked(&self.waiting);
-        waiting.answers_one = false;
+        waiting.answering = 0;
         loop {
             if waiting.is_closed {
                 return None;
             }
-            while let Some(job) = waiting.jobs.pop_front() {
-                if !job.events.is_closed() {
-                    waiting.answers_one = true;
-                    return Some(job);
-                }
+            if let Some(job) = waiting.next() {
+                return Some(job);
             }
             let woken = self.changed.wait(waiting);
             waiting = woken.unwrap_or_else(PoisonError::into_inner);
         }
     }
 
-    /// Answers until it is closed.
-    pub(super) fn work(&self, model: OpenModel, open: &Open) {
+    /// The same beside so many that are being answered, of which there may be `slots`, if there is one now.
+    fn next_beside(&self, answering: usize, slots: usize) -> Option<Job> {
+        let mut waiting = locked(&self.waiting);
+        waiting.answering = answering;
+        match answering < slots {
+            true => waiting.next(),
+            false => None,
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        locked(&self.waiting).is_closed
+    }
+
+    /// Answers until it is closed, so many at once.
+    pub(super) fn work(&self, model: OpenModel, slots: usize, open: &Open) {
         let _closing = Closing(self);
         let mut model = Some(model);
         while let Some(job) = self.next() {
@@ -134,24 +159,132 @@ impl Queue {
                 Some(model) => Ok(model),
                 None => open(),
             };
-            let mut opened = match opened {
-                Ok(model) => model,
+            match opened {
+                Ok(mut opened) => {
+                    let answered = self.answer(job, slots, &mut opened);
+                    model = match answered {
+                        Ok(()) => Some(opened),
+                        // The next request should not wait for it. Where it can't be opened now, that one tries again.
+                        Err(_) => {
+                            drop(opened);
+                            open().ok()
+                        }
+                    };
+                }
                 Err(error) => {
-                    let _ = job
-                        .events
-                        .try_send(Event::Failed(Refusal::unavailable(&error)));
-                    continue;
+                    let failed = Event::Failed(Refusal::unavailable(&error));
+                    let _ = job.events.try_send(failed);
                 }
-            };
-            answer(job, &mut opened);
-            model = match opened.is_alive() {
-                true => Some(opened),
-                // The next request should not wait for it. Where it can't be opened now, that one tries again.
+            }
+        }
+    }
+
+    /// Answers a request, and others that come meanwhile. What goes wrong with the engine is told to all of them.
+    fn answer(&self, first: Job, slots: usize, model: &mut OpenModel) -> Result<()> {
+        let _computes = model.computes();
+        let mut running = Vec::new();
+        let answered = self.answer_all(first, slots, model, &mut running);
+        if let Err(error) = &answered {
+            let refusal = match model.is_alive() {
+                true => Refusal::failed(error),
                 false => {
-                    drop(opened);
-                    open().ok()
+                    let hint = "the model is being opened again; send the request once more";
+                    Refusal::unavailable(&error.clone().with_hint(hint))
                 }
             };
+            for mut request in running {
+                request.hear(Event::Failed(refusal.clone()));
+                request.pass_on();
+            }
+        }
+        answered
+    }
+
+    fn answer_all(
+        &self,
+        first: Job,
+        slots: usize,
+        model: &mut OpenModel,
+        running: &mut Vec<Running>,
+    ) -> Result<()> {
+        let mut next = Some(first);
+        let mut begun = 0;
+        loop {
+            if let Some(Job { wanted, events }) = next.take() {
+                begun += 1;
+                running.push(Running::new(begun, events));
+                model.begin(begun, wanted)?;
+            }
+            if let Some((number, event)) = model.hear(LOOK)? {
+                let mut running = running.iter_mut();
+                if let Some(request) = running.find(|it| it.number == number) {
+                    request.hear(event.into());
+                }
+            }
+            let is_closed = self.is_closed();
+            for request in running.iter_mut() {
+                request.pass_on();
+                request.is_given_up |= is_closed;
+            }
+            let given_up = running.iter().filter(|it| it.is_given_up && !it.is_over);
+            for request in given_up {
+                model.leave(request.number)?;
+            }
+            running.retain(|it| !(it.is_given_up || it.is_over && it.unheard.is_empty()));
+            let answering = running.iter().filter(|it| !it.is_over).count();
+            next = self.next_beside(answering, slots);
+            if running.is_empty() && next.is_none() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// A request that is being answered.
+struct Running {
+    number: u64,
+    events: Sender<Event>,
+    /// What its client has no room for yet.
+    unheard: VecDeque<Event>,
+    /// Since when its client has taken nothing.
+    stalled: Option<Instant>,
+    /// Whether its last event was heard.
+    is_over: bool,
+    /// Whether nobody listens any more, or too slowly.
+    is_given_up: bool,
+}
+
+impl Running {
+    fn new(number: u64, events: Sender<Event>) -> Self {
+        Self {
+            number,
+            events,
+            unheard: VecDeque::new(),
+            stalled: None,
+            is_over: false,
+            is_given_up: false,
+        }
+    }
+
+    fn hear(&mut self, event: Event) {
+        self.is_over |= !matches!(event, Event::Drafted(_));
+        self.unheard.push_back(event);
+    }
+
+    /// Passes on what the client has room for.
+    fn pass_on(&mut self) {
+        self.is_given_up |= self.events.is_closed();
+        while let Some(event) = self.unheard.pop_front() {
+            match self.events.try_send(event) {
+                Ok(()) => self.stalled = None,
+                Err(TrySendError::Closed(_)) => self.is_given_up = true,
+                Err(TrySendError::Full(event)) => {
+                    self.unheard.push_front(event);
+                    let since = *self.stalled.get_or_insert_with(Instant::now);
+                    self.is_given_up |= since.elapsed() > limits::STALLED_TIME;
+                    return;
+                }
+            }
         }
     }
 }
@@ -162,46 +295,5 @@ struct Closing<'a>(&'a Queue);
 impl Drop for Closing<'_> {
     fn drop(&mut self) {
         self.0.close();
-    }
-}
-
-fn answer(job: Job, model: &mut OpenModel) {
-    let Job { work, events } = job;
-    let is_given_up = std::cell::Cell::new(false);
-    let mut show = |drafted| {
-        if !is_given_up.get() && !pass(&events, Event::Drafted(drafted)) {
-            is_given_up.set(true);
-        }
-    };
-    let stop = || is_given_up.get() || events.is_closed();
-    let done = match work {
-        Work::Complete(completion) => model
-            .complete(completion, &mut show, &stop)
-            .map(Event::Completed),
-        Work::Embed(text) => model.embed(text, &stop).map(Event::Embedded),
-    };
-    let last = match done {
-        Ok(event) => event,
-        Err(error) if model.is_alive() => Event::Failed(Refusal::failed(&error)),
-        Err(error) => Event::Failed(Refusal::unavailable(
-            &error.with_hint("the model is being opened again; send the request once more"),
-        )),
-    };
-    if !is_given_up.get() {
-        pass(&events, last);
-    }
-}
-
-/// Passes an event on, and waits a while for a client that is slow. Whether it was taken.
-fn pass(events: &Sender<Event>, mut event: Event) -> bool {
-    let began = Instant::now();
-    loop {
-        match events.try_send(event) {
-            Ok(()) => return true,
-            Err(TrySendError::Closed(_)) => return false,
-            Err(TrySendError::Full(_)) if began.elapsed() > limits::STALLED_TIME => return false,
-            Err(TrySendError::Full(back)) => event = back,
-        }
-        thread::sleep(LOOK);
     }
 }

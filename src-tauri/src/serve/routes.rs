@@ -24,11 +24,11 @@ use super::{
     asked::{self, Asked},
     journal::Visit,
     limits,
-    queue::{Event, Work},
+    queue::Event,
     refusal::{Note, Refusal},
     told::{self, Draft, Head, Kind, Part},
 };
-use crate::wire::completion::{Completed, Embedded, Usage};
+use crate::wire::completion::{Completed, Embedded, Requested, Usage};
 
 type Here = State<Arc<Shared>>;
 
@@ -172,8 +172,8 @@ async fn whole_answer(
     let mut likeliest = false;
     for completion in asked.completions {
         likeliest |= completion.likeliest.is_some();
-        let work = Work::Complete(completion.into());
-        let mut events = shared.queue.submit(work)?;
+        let wanted = Requested::Complete(completion.into());
+        let mut events = shared.queue.submit(wanted)?;
         let (mut draft, mut whole) = (Draft::default(), Part::default());
         let usage = loop {
             match heard(&mut events, head.kind).await? {
@@ -241,7 +241,7 @@ async fn vectors(
     shared.check_model(asked.model.as_deref())?;
     let (mut vectors, mut read) = (Vec::new(), 0);
     for text in asked.texts {
-        let mut events = shared.queue.submit(Work::Embed(text))?;
+        let mut events = shared.queue.submit(Requested::Embed(text))?;
         let (numbers, tokens, seconds) = match events.recv().await {
             Some(Event::Embedded(Embedded::Vector {
                 numbers,
@@ -292,8 +292,8 @@ async fn stream_answer(
 ) -> Result<Response, Refusal> {
     let completion = asked.completions.into_iter().next();
     let completion = completion.ok_or_else(|| Refusal::field("prompt", "there is no prompt"))?;
-    let work = Work::Complete(completion.into());
-    let mut events = shared.queue.submit(work)?;
+    let wanted = Requested::Complete(completion.into());
+    let mut events = shared.queue.submit(wanted)?;
     let first = heard(&mut events, head.kind).await?;
     let mut sending = Sending {
         ready: head.first().iter().map(event).collect(),

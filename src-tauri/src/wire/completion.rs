@@ -10,6 +10,8 @@ use models::{
 };
 use serde::{Deserialize, Serialize};
 
+use super::error::AppError;
+
 /// What is to be completed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -43,6 +45,30 @@ pub(crate) struct Completion {
     pub(crate) anew: bool,
     /// Gives the beginning out again, as its tokens read.
     pub(crate) echo: bool,
+}
+
+/// What the server asks of a model.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Requested {
+    /// Completing something.
+    Complete(Box<Completion>),
+    /// Making a vector of a text.
+    Embed(Beginning),
+}
+
+/// What is heard of a request. Nothing comes after the last three.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum RequestEvent {
+    /// A token was written, or text became certain.
+    Drafted(Drafted),
+    /// It is over.
+    Completed(Completed),
+    /// A vector was made, which is all of it.
+    Embedded(Embedded),
+    /// It can’t be done.
+    Failed(AppError),
 }
 
 /// A token was written, or text became certain.

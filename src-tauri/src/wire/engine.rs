@@ -35,7 +35,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     chat::{ChatSettings, Led, Prompt, Said, ScoredToken, SteerBy},
-    completion::{Beginning, Completed, Completion, Drafted, Embedded},
+    completion::{RequestEvent, Requested},
     error::AppError,
     predict::{AskedPicture, PictureAnswer},
 };
@@ -80,16 +80,19 @@ pub(crate) enum Ask {
         #[serde(default)]
         plain: bool,
     },
-    /// Complete what the server was asked.
-    Complete {
-        completion: Box<Completion>,
+    /// Have the open model do what the server asks of it from now on.
+    Serve {
+        /// How many texts it completes at once.
+        slots: usize,
         /// How keys and values of what was read are kept.
         cache: CacheType,
     },
+    /// Begin what the server was asked. It is over with its last event: no reply says that this ask is done.
+    Begin { request: u64, wanted: Requested },
+    /// End a request, if it is not over. Nothing says that this is done either.
+    Leave { request: u64 },
     /// Say where an answer of the open model spends its time and memory.
     ProfileAnswer,
-    /// Make a vector of a text, for the server.
-    Embed { text: Beginning },
     /// Open the puzzle model in a folder to solve puzzles.
     OpenSolver {
         folder: PathBuf,
@@ -250,17 +253,13 @@ pub(crate) enum Reply {
     Wrote { piece: String },
     /// A whole answer.
     Answered { said: Said },
-    /// A token of a completion.
-    Drafted { drafted: Drafted },
-    /// What became of it.
-    Completed { completed: Completed },
+    /// Something of a request to the server.
+    OfRequest { request: u64, event: RequestEvent },
     /// Where an answer spends its time and memory, and what the device could do at best.
     ProfiledAnswer {
         profile: Box<AnswerProfile>,
         ceilings: Option<Ceilings>,
     },
-    /// What became of a text that is to become a vector.
-    Embedded { embedded: Embedded },
     /// A puzzle model is open: its grids, the steps of thinking it was trained with, its weights.
     SolverOpened {
         board: Board,

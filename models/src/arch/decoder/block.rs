@@ -1,5 +1,7 @@
 //! One layer of a decoder: attention and feed-forward, with the norms around them.
 
+use candle_core::Tensor;
+
 use super::{Builder, LayerCache, LayerKind, Linear, Projections, RmsNorm};
 use crate::{
     Error, Result,
@@ -48,8 +50,8 @@ pub(super) struct FeedForward {
 pub(super) struct Shared {
     /// One rotation for each of the model's ropes.
     pub(super) rotations: Vec<Rotation>,
-    /// The spans of each window that occurs, by window.
-    pub(super) spans: Vec<(Option<usize>, Spans)>,
+    /// The spans of each window that occurs, by window: of all rows together, or of each row that has a cache of its own.
+    pub(super) spans: Vec<(Option<usize>, Vec<Spans>)>,
 }
 
 impl Block {
@@ -82,12 +84,12 @@ impl Block {
         tape: Option<&Tape>,
         x: &Value,
         shared: &Shared,
-        cache: Option<&mut LayerCache>,
+        caches: &mut [&mut LayerCache],
     ) -> Result<Value> {
         let attended = self.input_norm.forward(tape, x)?;
         let attended = self
             .attention
-            .forward(tape, &attended, self.kind, shared, cache)?;
+            .forward(tape, &attended, self.kind, shared, caches)?;
         let attended = apply(&self.post_attention_norm, tape, attended)?;
         let x = add(x, &attended)?;
         let fed = self.feed_forward_norm.forward(tape, &x)?;
@@ -122,38 +124,66 @@ impl Attention {
         })
     }
 
-    /// x [b, t, d] -> [b, t, d].
+    /// x [b, t, d] -> [b, t, d]. All rows have one cache, or each its own.
     pub(super) fn forward(
         &self,
         tape: Option<&Tape>,
         x: &Value,
         kind: LayerKind,
         shared: &Shared,
-        cache: Option<&mut LayerCache>,
+        caches: &mut [&mut LayerCache],
     ) -> Result<Value> {
         let (width, key_width) = (self.heads * self.head_dim, self.key_heads * self.head_dim);
         let [q, k, v] = self.input.forward(tape, x, [width, key_width, key_width])?;
         let mut q = split_heads(&q, self.heads, self.head_dim)?;
         let mut k = split_heads(&k, self.key_heads, self.head_dim)?;
-        let mut v = split_heads(&v, self.key_heads, self.head_dim)?;
+        let v = split_heads(&v, self.key_heads, self.head_dim)?;
         if let Some((q_norm, k_norm)) = &self.qk_norms {
             (q, k) = (q_norm.forward(tape, &q)?, k_norm.forward(tape, &k)?);
         }
         if let Some(rotation) = kind.rope.map(|index| &shared.rotations[index]) {
             (q, k) = (rope(&q, rotation)?, rope(&k, rotation)?);
         }
-        if let Some(cache) = cache {
-            let (keys, values) = cache.append(k.tensor(), v.tensor())?;
-            (k, v) = (Value::constant(keys), Value::constant(values));
-        }
         let spans = shared
             .spans
             .iter()
             .find(|(window, _)| *window == kind.window)
-            .map(|(_, spans)| spans);
-        let spans = spans.ok_or_else(|| Error::Data("a layer’s window has no spans".to_owned()))?;
-        let y = attention(&q, &k, &v, spans, self.scoring)?;
+            .map(|(_, spans)| spans.as_slice());
+        let y = match (spans, caches) {
+            (Some([spans]), []) => attention(&q, &k, &v, spans, self.scoring)?,
+            (Some([spans]), [cache]) => {
+                self.attend(q.tensor(), k.tensor(), v.tensor(), spans, cache)?
+            }
+            (Some(spans), caches) if spans.len() == caches.len() => {
+                let mut ys = Vec::new();
+                for (row, (spans, cache)) in spans.iter().zip(caches).enumerate() {
+                    let [q, k, v] = [&q, &k, &v].map(|it| it.tensor().narrow(0, row, 1));
+                    ys.push(self.attend(&q?, &k?, &v?, spans, cache)?);
+                }
+                let ys: Vec<&Tensor> = ys.iter().map(Value::tensor).collect();
+                Value::constant(Tensor::cat(&ys, 0)?)
+            }
+            (spans, caches) => {
+                let (spans, caches) = (spans.map_or(0, <[_]>::len), caches.len());
+                let problem = format!("a layer has {spans} spans for {caches} caches");
+                return Err(Error::Data(problem));
+            }
+        };
         self.output.forward(tape, &join_heads(&y)?)
+    }
+
+    /// Rows that follow what a cache holds, which holds them as well afterwards: q [b, t, h, e], k and v [b, t, k, e] -> [b, t, h, e].
+    fn attend(
+        &self,
+        q: &Tensor,
+        k: &Tensor,
+        v: &Tensor,
+        spans: &Spans,
+        cache: &mut LayerCache,
+    ) -> Result<Value> {
+        let (keys, values) = cache.append(k, v)?;
+        let [q, k, v] = [q.clone(), keys, values].map(Value::constant);
+        attention(&q, &k, &v, spans, self.scoring)
     }
 }
 

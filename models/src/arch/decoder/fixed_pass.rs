@@ -34,8 +34,8 @@ impl Decoder {
     ) -> Result<Box<dyn FixedPass>> {
         let vocabulary = self.config.vocab_size;
         let targets = Targets::new(targets, vocabulary, tokens, &self.device)?;
-        let (tokens, shared) = self.prepare(input, 0)?;
-        for (_, spans) in &shared.spans {
+        let (tokens, shared) = self.prepare(input, &[0])?;
+        for spans in shared.spans.iter().flat_map(|(_, spans)| spans) {
             spans.on_device(&self.device)?;
         }
         Ok(Box::new(PlacedPass {
@@ -55,7 +55,11 @@ impl FixedPass for PlacedPass {
             inputs.extend([cos.clone(), sin.clone()]);
         }
         let spans = self.shared.spans.iter();
-        inputs.extend(spans.filter_map(|(_, spans)| spans.placed()));
+        inputs.extend(
+            spans
+                .flat_map(|(_, spans)| spans)
+                .filter_map(|spans| spans.placed()),
+        );
         inputs.extend(self.targets.inputs());
         inputs
     }
@@ -76,7 +80,7 @@ impl FixedPass for PlacedPass {
         let hidden = decoder.through(
             tape,
             (tokens, shared),
-            None,
+            &mut [],
             *gradient_checkpointing,
             Site::Final,
             &mut |_, _| (),

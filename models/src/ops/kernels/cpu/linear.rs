@@ -34,7 +34,7 @@ use crate::{
 };
 
 /// Rows up to which a weight is read once from memory, row by row, instead of being packed.
-const FEW_ROWS: usize = 4;
+pub(crate) const FEW_ROWS: usize = 4;
 /// Numbers of such a row at least.
 const LONG_ENOUGH: usize = 64;
 
@@ -228,6 +228,13 @@ pub(crate) fn project_onto<T: Stored>(
         };
         return project_few(y, x, &rows, size, factor, output);
     }
+    // A row among few has the sums that it has alone, which the product of a matrix with one row takes in an order of its own.
+    if (2..=FEW_ROWS).contains(&size.rows) {
+        for (y, x) in y.chunks_mut(size.columns).zip(x.chunks(depth)) {
+            project_onto(y, x, weight, depth, factor, output);
+        }
+        return;
+    }
     let (x, weight) = (
         Matrix::rows(x, depth),
         Matrix::rows(weight, depth).transposed(),
@@ -409,7 +416,7 @@ pub(crate) fn project_blocks(
             dtype: blocks.dtype(),
             blocks: &bytes,
         };
-        if !(rows == 1 && rounds() && rounded::project(&x, vec![product])) {
+        if !(rounds() && rounded::project(&x, depth, vec![product])) {
             let _served = with_block!(blocks.dtype(), B => {
                 let weight = BlockRows::<B> { bytes: &bytes, row_bytes, block: PhantomData };
                 project_few(y, &x, &weight, size, 1.0, output)
@@ -421,16 +428,17 @@ pub(crate) fn project_blocks(
     tensor(y, (rows, columns)).map(Some)
 }
 
-/// x Wᵀ + c for one row x [1, i], rounded to eight bits, and several weights W [o, i] in blocks, c [o] -> [1, o] each. Nothing where
+/// x Wᵀ + c for few rows x [n, i], rounded to eight bits, and several weights W [o, i] in blocks, c [o] -> [n, o] each. Nothing where
 /// they are not served so.
 pub(crate) fn project_together(
     kernel: Kernel,
     x: &Tensor,
     layers: &[(&QTensor, Option<&Tensor>)],
 ) -> Result<Option<Vec<Tensor>>> {
-    let is_row = x.device().is_cpu() && x.dtype() == DType::F32 && x.dim(0)? == 1;
+    let (rows, depth) = x.dims2()?;
+    let are_few = x.device().is_cpu() && x.dtype() == DType::F32 && rows <= FEW_ROWS;
     let are_here = layers.iter().all(|(blocks, _)| blocks.device().is_cpu());
-    if !(rounds() && enabled(kernel) && is_row && are_here) {
+    if !(rounds() && enabled(kernel) && are_few && are_here) {
         return Ok(None);
     }
     let x = x.contiguous()?;
@@ -439,7 +447,7 @@ pub(crate) fn project_together(
     let mut all = Vec::new();
     for (blocks, bias) in layers {
         let (columns, _) = blocks.shape().dims2()?;
-        let mut y = vec![0.0; columns];
+        let mut y = vec![0.0; rows * columns];
         let output = begin(&mut y, columns, numbers_of(*bias)?.as_deref());
         ys.push(y);
         all.push((output, blocks.dtype(), blocks.data()?));
@@ -451,12 +459,12 @@ pub(crate) fn project_together(
         dtype: *dtype,
         blocks,
     });
-    if !rounded::project(&x, products.collect()) {
+    if !rounded::project(&x, depth, products.collect()) {
         return Ok(None);
     }
     let ys = ys.into_iter().map(|y| {
-        let columns = y.len();
-        tensor(y, (1, columns))
+        let columns = y.len() / rows;
+        tensor(y, (rows, columns))
     });
     ys.collect::<Result<_>>().map(Some)
 }

@@ -1,7 +1,8 @@
-//! Products of one row with weights in blocks of ggml, where that row is rounded to eight bits as well: whole numbers are multiplied,
+//! Products of few rows with weights in blocks of ggml, where those rows are rounded to eight bits as well: whole numbers are multiplied,
 //! as llama.cpp does it when it writes. They are not those of [`super::blocks`], so nothing learns by them.
 //!
-//! Each group of 32 numbers of x has a scale of its own, so a product is off by less than a hundredth of what it is made of.
+//! Each group of 32 numbers of x has a scale of its own, so a product is off by less than a hundredth of what it is made of. A row has
+//! the products that it has alone, to the bit.
 //! Deliberately absent: processors without AVX2, where nothing is rounded.
 
 #[cfg(target_arch = "x86_64")]
@@ -11,13 +12,13 @@ use candle_core::quantized::GgmlDType;
 
 use super::product::Output;
 
-/// One product: x [i] with a weight [o, i].
+/// One product: x [n, i] with a weight [o, i].
 #[cfg_attr(
     not(target_arch = "x86_64"),
     expect(dead_code, reason = "nothing is rounded there")
 )]
 pub(super) struct Product<'a> {
-    /// [o].
+    /// [n, o].
     pub(super) y: &'a mut [f32],
     pub(super) output: Output,
     pub(super) dtype: GgmlDType,
@@ -25,10 +26,11 @@ pub(super) struct Product<'a> {
     pub(super) blocks: &'a [u8],
 }
 
-/// Takes products of one row x [i] with several weights, all on all threads. Whether that can be done here; if not, nothing is changed.
+/// Takes products of rows x [n, i] with several weights, all on all threads: each row of a weight is read once. Whether that can be done
+/// here; if not, nothing is changed.
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
-pub(super) fn project(x: &[f32], products: Vec<Product>) -> bool {
+pub(super) fn project(x: &[f32], depth: usize, products: Vec<Product>) -> bool {
     use super::{each, fetch_ahead, rows_of_task};
 
     let dots: Option<Vec<_>> = products.iter().map(|it| avx2::dot(it.dtype)).collect();
@@ -36,28 +38,40 @@ pub(super) fn project(x: &[f32], products: Vec<Product>) -> bool {
         return false;
     };
     let outputs: usize = products.iter().map(|it| it.y.len()).sum();
-    let rows = rows_of_task(x.len());
+    let columns_of_task = rows_of_task(depth);
     // Safety: the processor has what they need.
-    let rounded = unsafe { avx2::rounded(x) };
+    let rows: Vec<_> = x
+        .chunks(depth)
+        .map(|x| unsafe { avx2::rounded(x) })
+        .collect();
     let mut tasks = Vec::new();
     for (product, dot) in products.into_iter().zip(dots) {
-        let row_bytes = product.blocks.len() / product.y.len().max(1);
-        let ys = product.y.chunks_mut(rows);
-        let parts = ys.zip(product.blocks.chunks(rows * row_bytes));
-        tasks.extend(parts.map(|(y, blocks)| (y, blocks, row_bytes, product.output, dot)));
+        let columns = product.y.len() / rows.len();
+        let row_bytes = product.blocks.len() / columns.max(1);
+        let mut ys: Vec<_> = product.y.chunks_mut(columns.max(1)).collect();
+        for blocks in product.blocks.chunks(columns_of_task * row_bytes) {
+            let count = blocks.len() / row_bytes;
+            let of_rows = ys
+                .iter_mut()
+                .map(|y| y.split_off_mut(..count).unwrap_or_default());
+            let of_rows: Vec<_> = of_rows.collect();
+            tasks.push((of_rows, blocks, row_bytes, product.output, dot));
+        }
     }
     each(
         tasks,
-        outputs * x.len(),
-        |(y, blocks, row_bytes, output, dot)| {
-            for (y, row) in y.iter_mut().zip(blocks.chunks(row_bytes)) {
+        outputs * depth,
+        |(mut ys, blocks, row_bytes, output, dot)| {
+            for (column, row) in blocks.chunks(row_bytes).enumerate() {
                 fetch_ahead(row);
-                // Safety: as above.
-                let product = unsafe { dot(row, &rounded) };
-                *y = match output {
-                    Output::Replace => product,
-                    Output::Add => *y + product,
-                };
+                for (y, x) in ys.iter_mut().zip(&rows) {
+                    // Safety: as above.
+                    let product = unsafe { dot(row, x) };
+                    y[column] = match output {
+                        Output::Replace => product,
+                        Output::Add => y[column] + product,
+                    };
+                }
             }
         },
     );
@@ -73,7 +87,7 @@ pub(super) fn is_here() -> bool {
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-pub(super) fn project(_: &[f32], _: Vec<Product>) -> bool {
+pub(super) fn project(_: &[f32], _: usize, _: Vec<Product>) -> bool {
     false
 }
 
@@ -128,5 +142,36 @@ mod tests {
             }
         }
         assert!(dot(GgmlDType::Q2K).is_none());
+    }
+
+    #[test]
+    fn a_row_among_others_has_the_products_that_it_has_alone() {
+        let (rows, depth) = (3, 512);
+        let x = normal(3, &[rows, depth]).to_dtype(DType::F32).unwrap();
+        let x: Vec<f32> = x.flatten_all().unwrap().to_vec1().unwrap();
+        for (dtype, columns) in [(GgmlDType::Q4_0, 70), (GgmlDType::Q6K, 3)] {
+            let weights = normal(7, &[columns, depth]).to_dtype(DType::F32).unwrap();
+            let blocks = QTensor::quantize(&weights, dtype).unwrap();
+            let bytes = blocks.data().unwrap();
+            let products = |x: &[f32], output| {
+                let mut y = vec![1.0; x.len() / depth * columns];
+                let product = Product {
+                    y: &mut y,
+                    output,
+                    dtype,
+                    blocks: &bytes,
+                };
+                assert_eq!(project(x, depth, vec![product]), is_here());
+                y
+            };
+            let alone = |output| x.chunks(depth).flat_map(move |x| products(x, output));
+            for output in [Output::Replace, Output::Add] {
+                assert_eq!(products(&x, output), alone(output).collect::<Vec<_>>());
+            }
+            let more = products(&x, Output::Replace).into_iter().map(|it| it + 1.0);
+            if is_here() {
+                assert_eq!(more.collect::<Vec<_>>(), products(&x, Output::Add));
+            }
+        }
     }
 }
