@@ -11,6 +11,7 @@ use candle_core::{DType, Device};
 use self::cpu::product::narrow::Unit;
 use crate::{Error, Result};
 
+pub(crate) mod codes;
 pub(crate) mod cpu;
 #[cfg(feature = "cuda")]
 pub(crate) mod cuda;

@@ -5,20 +5,23 @@
 //! scale of its block: two codes a byte, the first in the upper half. Scales can be in codes of 8 bits themselves ("double
 //! quantization"), with one f32 for 256 of them and what all have in common.
 //!
-//! On a processor a loop widens the codes, and on Metal a kernel; elsewhere the table is looked up by candle.
+//! On a processor a loop widens the codes, on a GPU a kernel; where that is avoided, the table is looked up by candle.
 
 use std::ops::Range;
 
 use candle_core::{DType, Device, Tensor};
 use rayon::prelude::*;
 
+#[cfg(feature = "cuda")]
+use crate::ops::kernels::cuda;
 use crate::{
     Error, Result,
     ops::{
         codebook,
         kernels::{
+            codes::{CodedScales, Codes, Nested},
             cpu::Numbers,
-            metal::codes::{self, CodedScales, Codes, Nested},
+            metal,
         },
     },
 };
@@ -292,8 +295,13 @@ impl Nf4 {
     /// What some rows stand for in a dtype that is computed in: [rows, i].
     pub fn widen(&self, rows: Range<usize>, dtype: DType) -> Result<Tensor> {
         let shape = (rows.len(), self.shape[1]);
-        if codes::serves(self.device(), dtype) {
-            return codes::widen(&self.as_codes(), rows.start * shape.1, shape, dtype);
+        let first = rows.start * shape.1;
+        if metal::codes::serves(self.device(), dtype) {
+            return metal::codes::widen(&self.as_codes(), first, shape, dtype);
+        }
+        #[cfg(feature = "cuda")]
+        if cuda::codes::serves(self.device(), dtype) {
+            return cuda::codes::widen(&self.as_codes(), first, shape, dtype);
         }
         Ok(self.widen_to_f32(rows)?.to_dtype(dtype)?)
     }

@@ -585,6 +585,38 @@ template <typename T> __device__ void convert_pieces(const Pieces& pieces) {
     for (uint64_t at = thread_index(); at < count; at += step) to[at] = T(from[at]);
 }
 
+// Numbers in NF4: two codes a byte, the first in the upper half, times the scale of their block. That is an f32, or, where scales are in
+// codes themselves (`group`), the value of its code times the largest of its group, and what all have in common. `first` is the number
+// that comes out first; `pairs` are the two numbers of each byte. Packed, a pack of codes is a word and lies in one block.
+template <typename T>
+__device__ void widen_codes(const uint8_t* codes, const float* pairs, const uint8_t* scale_codes, const float* scale_values,
+                            const float* largest, T* y, size_t count, size_t first, int block, int group, float offset,
+                            bool packed) {
+    __shared__ float values[16];
+    if (threadIdx.x < 16) values[threadIdx.x] = pairs[2 * threadIdx.x + 1];
+    __syncthreads();
+    const auto scale_of = [&](size_t number) {
+        const size_t at = number / block;
+        if (group == 0) return largest[at];
+        return __fadd_rn(__fmul_rn(scale_values[scale_codes[at]], largest[at / group]), offset);
+    };
+    const size_t start = thread_index() * PACK;
+    if (start >= count) return;
+    if (packed) {
+        const uint32_t word = reinterpret_cast<const uint32_t*>(codes)[(first + start) / PACK];
+        const float scale = scale_of(first + start);
+        float wide[PACK];
+#pragma unroll
+        for (int i = 0; i < PACK; ++i) wide[i] = values[word >> (8 * (i / 2) + 4 * (1 - i % 2)) & 15] * scale;
+        write_pack(y + start, wide);
+        return;
+    }
+    for (size_t i = start; i < count && i < start + PACK; ++i) {
+        const size_t number = first + i;
+        y[i] = T(values[codes[number / 2] >> 4 * (1 - number % 2) & 15] * scale_of(number));
+    }
+}
+
 #define FOR_DTYPE(T, NAME)                                                                                             \
     extern "C" __global__ void rms_norm_##NAME(const T* x, const float* factor, T* y, float* rho, int width,           \
                                                float epsilon) {                                                        \
@@ -686,6 +718,11 @@ template <typename T> __device__ void convert_pieces(const Pieces& pieces) {
         softmax_back(weights, gradient, scores, dz, keys, scale, cap);                                                 \
     }                                                                                                                  \
     extern "C" __global__ void convert_pieces_##NAME(Pieces pieces) { convert_pieces<T>(pieces); }                     \
+    extern "C" __global__ void widen_codes_##NAME(const uint8_t* codes, const float* pairs, const uint8_t* scale_codes,\
+                                                  const float* scale_values, const float* largest, T* y, size_t count, \
+                                                  size_t first, int block, int group, float offset, int packed) {      \
+        widen_codes(codes, pairs, scale_codes, scale_values, largest, y, count, first, block, group, offset, packed != 0);\
+    }                                                                                                                  \
     extern "C" __global__ void cross_entropy_##NAME(const float* logits, const uint32_t* targets,                      \
                                                     const float* inverse, float* losses, T* dz, int vocabulary,        \
                                                     float cap, float scale) {                                          \

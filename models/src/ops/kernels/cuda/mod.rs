@@ -7,6 +7,7 @@
 
 pub(crate) mod attention;
 pub(crate) mod batch_norm;
+pub(crate) mod codes;
 pub(crate) mod convolution;
 pub(crate) mod cross_entropy;
 pub(crate) mod cudnn;

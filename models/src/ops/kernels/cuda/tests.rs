@@ -1,6 +1,7 @@
 //! Every kernel against the same operation composed and in f64 on the CPU. They need a GPU, so they
 //! run only when asked for: `cargo test --workspace --lib --features cuda -- --ignored cuda`.
 
+mod codes;
 mod next_token;
 mod pictures;
 mod puzzles;
