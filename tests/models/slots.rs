@@ -4,7 +4,12 @@ use std::{collections::BTreeMap, ops::ControlFlow};
 
 use candle_core::{DType, Device};
 use models::{
-    arch::{config::DecoderConfig, decoder::Decoder, initial::InitialWeights, kv_cache::KvCache},
+    arch::{
+        config::DecoderConfig,
+        decoder::Decoder,
+        initial::InitialWeights,
+        kv_cache::{KvCache, KvCaches},
+    },
     checkpoint::load::LoadDtypes,
     generate::{
         Answer, Ended, Generator, Limits, Wanted,
@@ -31,20 +36,25 @@ fn check_beside(what: &str, decoder: &Decoder, texts: &[&[u32]]) {
         }
         caches
     };
-    let (mut alone, mut beside) = (caches(), caches());
+    let (mut alone, mut beside) = (caches(), KvCaches::new(caches()));
     for at in [2, 1] {
-        let tokens: Vec<u32> = texts.iter().map(|text| text[text.len() - at]).collect();
-        let mut all: Vec<&mut KvCache> = beside.iter_mut().collect();
-        let found = decoder.next_logits_each(&tokens, &mut all).unwrap();
-        assert_eq!(found.len(), texts.len());
+        // The second one has no token at first, and then its last but one.
+        let tokens = texts.iter().enumerate().map(|(text, tokens)| match text {
+            1 if at == 2 => None,
+            1 => Some(tokens[tokens.len() - 2]),
+            _ => Some(tokens[tokens.len() - at]),
+        });
+        let tokens: Vec<Option<u32>> = tokens.collect();
+        let found = decoder.next_logits_each(&tokens, &mut beside).unwrap();
         for ((cache, token), found) in alone.iter_mut().zip(&tokens).zip(found) {
-            let expected = decoder.next_logits(&[*token], cache).unwrap();
-            let [found, expected] = [found, expected].map(|it| it.to_vec1::<f32>().unwrap());
+            let expected = token.map(|token| decoder.next_logits(&[token], cache).unwrap());
+            let [found, expected] =
+                [found, expected].map(|it| it.map(|it| it.to_vec1::<f32>().unwrap()));
             assert!(found == expected, "{what}: other scores");
         }
     }
-    for (cache, text) in beside.iter().zip(texts) {
-        assert_eq!(cache.read(), *text, "{what}");
+    for (alone, beside) in alone.iter().zip(beside.iter()) {
+        assert_eq!(alone.read(), beside.read(), "{what}");
     }
 }
 

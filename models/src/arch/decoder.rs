@@ -24,7 +24,7 @@ use self::block::{Block, Shared};
 use super::{
     Weights,
     config::{DecoderConfig, LayerKind},
-    kv_cache::{KvCache, LayerCache},
+    kv_cache::{KvCache, KvCaches, LayerCache},
     layers::{Builder, Linear, Projections, RmsNorm},
     sites::Site,
 };
@@ -352,7 +352,7 @@ impl Decoder {
                 again
             }
         };
-        let _rounded = kernels::round();
+        let _rounded = kernels::round(1);
         let input = Input::new(tokens, 1);
         let reached = |site, x: &Value| seen(site, x.tensor());
         let hidden = self.pass(None, input, &mut [cache], false, Site::Final, reached)?;
@@ -360,35 +360,43 @@ impl Decoder {
         Ok(self.logits(&last.contiguous()?)?.squeeze(0)?)
     }
 
-    /// Scores [v] for the token after each of these, every one of which continues what a cache of its own has seen. They are read in
-    /// one pass, which reads the weights once, where that is faster. On a processor the scores are those of [`Self::next_logits`], to
-    /// the bit.
+    /// Scores [v] for the token after each of these, every one of which continues what a cache of its own has seen; some may have none.
+    /// They are read in one pass where that is possible, which reads the weights once. On a processor, and by kernels for one token,
+    /// the scores are those of [`Self::next_logits`], to the bit.
     pub fn next_logits_each(
         &self,
-        tokens: &[u32],
-        caches: &mut [&mut KvCache],
-    ) -> Result<Vec<Tensor>> {
-        if !self.reads_together(caches) {
-            let each = tokens.iter().zip(caches);
-            return each
-                .map(|(token, cache)| self.next_logits(&[*token], cache))
-                .collect();
+        tokens: &[Option<u32>],
+        caches: &mut KvCaches,
+    ) -> Result<Vec<Option<Tensor>>> {
+        #[cfg(feature = "cuda")]
+        if let Some(scores) = self.next_tokens(tokens, caches)? {
+            return Ok(scores);
         }
-        let _rounded = kernels::round();
-        let input = Input::new(tokens, tokens.len());
-        let nobody = |_, _: &Value| ();
-        let hidden = self.pass(None, input, caches, false, Site::Final, nobody)?;
-        let logits = self.logits(&hidden.tensor().squeeze(1)?)?;
-        (0..tokens.len()).map(|row| Ok(logits.get(row)?)).collect()
+        let each = tokens.iter().zip(caches.iter_mut());
+        let read: Vec<(u32, &mut KvCache)> = each
+            .filter_map(|(token, cache)| Some(((*token)?, cache)))
+            .collect();
+        let (read, mut caches): (Vec<u32>, Vec<&mut KvCache>) = read.into_iter().unzip();
+        let logits = if self.reads_together(&caches) {
+            let _rounded = kernels::round(read.len());
+            let input = Input::new(&read, read.len());
+            let nobody = |_, _: &Value| ();
+            let hidden = self.pass(None, input, &mut caches, false, Site::Final, nobody)?;
+            let logits = self.logits(&hidden.tensor().squeeze(1)?)?;
+            let rows = (0..read.len()).map(|row| Ok(logits.get(row)?));
+            rows.collect::<Result<Vec<_>>>()?
+        } else {
+            let alone = read.iter().zip(caches);
+            let alone = alone.map(|(token, cache)| self.next_logits(&[*token], cache));
+            alone.collect::<Result<Vec<_>>>()?
+        };
+        let mut logits = logits.into_iter();
+        let of_text = |token: &Option<u32>| token.and_then(|_| logits.next());
+        Ok(tokens.iter().map(of_text).collect())
     }
 
-    /// Whether one more token of each of these texts can be read in one pass, and should be.
+    /// Whether one more token of each of these texts can be read in one pass.
     fn reads_together(&self, caches: &[&mut KvCache]) -> bool {
-        // A recorded pass reads one token faster than the ordinary one launches its kernels for several.
-        #[cfg(feature = "cuda")]
-        if caches.iter().all(|cache| self.serves_next_token(cache)) {
-            return false;
-        }
         let is_alike = |cache: &KvCache| {
             let past = cache.tokens();
             let is_long = caches.first().is_some_and(|it| self.is_long(it.tokens()));

@@ -42,6 +42,36 @@ pub struct LayerCache {
     context: usize,
 }
 
+/// The caches of several texts of which tokens are read together.
+#[derive(Debug)]
+pub struct KvCaches {
+    each: Vec<KvCache>,
+    /// What reads a token of each into these buffers.
+    #[cfg(feature = "cuda")]
+    pub(super) shared_pass: Option<Box<super::decoder::next_token::NextToken>>,
+}
+
+impl KvCaches {
+    /// Those of texts that were read so far, or not at all.
+    pub fn new(each: Vec<KvCache>) -> Self {
+        Self {
+            each,
+            #[cfg(feature = "cuda")]
+            shared_pass: None,
+        }
+    }
+
+    /// Each of them.
+    pub fn iter(&self) -> std::slice::Iter<'_, KvCache> {
+        self.each.iter()
+    }
+
+    /// Each of them, to read into it.
+    pub fn iter_mut(&mut self) -> std::slice::IterMut<'_, KvCache> {
+        self.each.iter_mut()
+    }
+}
+
 impl KvCache {
     /// An empty cache for a decoder of this many layers that can read so many tokens.
     pub fn new(layers: usize, context: usize) -> Self {

@@ -360,9 +360,11 @@ mod tests {
         arch::{
             decoder::{Decoder, Input},
             initial::InitialWeights,
+            kv_cache::KvCaches,
             lora::{self, LoraConfig, Targets},
         },
         checkpoint::model::save_model,
+        ops::kept::CacheType,
         tape::Gradients,
     };
 
@@ -397,7 +399,7 @@ mod tests {
     /// A decoder of 2 blocks with adapters.
     fn decoder(in_blocks: bool) -> Decoder {
         let config = DecoderConfig::from_json(&json!({
-            "model_type": "llama", "vocab_size": 40, "hidden_size": 32, "intermediate_size": 64,
+            "model_type": "llama", "vocab_size": 40, "hidden_size": 64, "intermediate_size": 96,
             "num_hidden_layers": 2, "num_attention_heads": 2, "max_position_embeddings": 16,
         }));
         let initial = InitialWeights::new(1, &Device::Cpu);
@@ -445,6 +447,33 @@ mod tests {
         assert_eq!(left.count(), right.count());
         assert_eq!(left.quantized_count(), 14);
         assert!(left.bytes() < right.bytes() / 2);
+    }
+
+    #[test]
+    fn tokens_of_texts_that_are_read_by_blocks_at_once_have_the_scores_of_each_alone() {
+        for kept in [CacheType::F16, CacheType::Q8] {
+            let decoder = decoder(true);
+            let prompts = [&[3, 1, 4][..], &[1, 5, 9, 2, 6, 5], &[3]];
+            let caches = || {
+                let each = prompts.map(|prompt| {
+                    let mut cache = decoder.new_cache();
+                    cache.keep(decoder.cache_type(kept));
+                    decoder.next_logits(prompt, &mut cache).unwrap();
+                    cache
+                });
+                Vec::from(each)
+            };
+            let (mut alone, mut beside) = (caches(), KvCaches::new(caches()));
+            for token in [7, 8] {
+                let tokens = [Some(token), Some(token + 1), Some(token + 2)];
+                let found = decoder.next_logits_each(&tokens, &mut beside).unwrap();
+                for ((cache, token), found) in alone.iter_mut().zip(tokens).zip(found) {
+                    let expected = decoder.next_logits(&[token.unwrap()], cache).unwrap();
+                    let numbers = |it: Tensor| it.to_vec1::<f32>().unwrap();
+                    assert_eq!(numbers(found.unwrap()), numbers(expected), "{kept:?}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::{
     Weights, config,
     config::DecoderConfig,
     decoder::{Decoder, Input},
-    kv_cache::KvCache,
+    kv_cache::{KvCache, KvCaches},
     sites::Site,
     trm::{self, CausalTrm, CausalTrmConfig},
 };
@@ -250,19 +250,21 @@ impl Network {
         }
     }
 
-    /// Scores [v] for the token after each of these, every one of which continues what a cache of its own has seen. See
-    /// [`Decoder::next_logits_each`].
+    /// Scores [v] for the token after each of these, every one of which continues what a cache of its own has seen; some may have none.
+    /// See [`Decoder::next_logits_each`].
     pub fn next_logits_each(
         &self,
-        tokens: &[u32],
-        caches: &mut [&mut KvCache],
-    ) -> Result<Vec<Tensor>> {
+        tokens: &[Option<u32>],
+        caches: &mut KvCaches,
+    ) -> Result<Vec<Option<Tensor>>> {
         match self {
             Self::Decoder(decoder) => decoder.next_logits_each(tokens, caches),
             Self::Recursive(model) => {
-                let each = tokens.iter().zip(caches);
-                each.map(|(token, cache)| model.next_logits(&[*token], cache))
-                    .collect()
+                let each = tokens.iter().zip(caches.iter_mut());
+                let read = |(token, cache): (&Option<u32>, &mut KvCache)| {
+                    token.map(|token| model.next_logits(&[token], cache))
+                };
+                each.map(read).map(Option::transpose).collect()
             }
         }
     }

@@ -5,6 +5,8 @@
 //!
 //! Deliberately absent: what is in the object, which the messages have to ask for, and schemas.
 
+use std::rc::Rc;
+
 use crate::data::tokenizer::Tokenizer;
 
 /// Spaces and line ends between two signs: enough for an object that is indented as deep as it may be.
@@ -16,21 +18,31 @@ const MAX_DIGITS: u8 = 40;
 /// Digits of an exponent: with them, no number is larger than the largest of double precision.
 const MAX_EXPONENT_DIGITS: u8 = 2;
 
+/// What texts of one tokenizer share: its tokens in order, which takes as long as writing several of them.
+#[derive(Default)]
+pub(super) struct JsonTokens(Option<(Vec<u32>, Rc<Words>)>);
+
+impl JsonTokens {
+    /// An empty text, in the tokens of the tokenizer without those that end an answer.
+    pub(super) fn text(&mut self, tokenizer: &Tokenizer, ends: &[u32]) -> JsonText {
+        let known = self.0.take().filter(|(of_ends, _)| of_ends == ends);
+        let (_, words) = self
+            .0
+            .insert(known.unwrap_or_else(|| (ends.to_vec(), Rc::new(Words::of(tokenizer, ends)))));
+        JsonText {
+            words: words.clone(),
+            read: Reader::new(),
+        }
+    }
+}
+
 /// A text that becomes an object of JSON, token by token.
 pub(super) struct JsonText {
-    words: Words,
+    words: Rc<Words>,
     read: Reader,
 }
 
 impl JsonText {
-    /// An empty text, in the tokens of a tokenizer without those that end an answer.
-    pub(super) fn new(tokenizer: &Tokenizer, ends: &[u32]) -> Self {
-        Self {
-            words: Words::of(tokenizer, ends),
-            read: Reader::new(),
-        }
-    }
-
     /// Whether the object is closed.
     pub(super) fn is_over(&self) -> bool {
         self.read.at == At::End
@@ -481,7 +493,7 @@ mod tests {
         let mut random = Random::new(3);
         let mut objects = 0;
         for _ in 0..60 {
-            let mut text = JsonText::new(&tokenizer, &[]);
+            let mut text = JsonTokens::default().text(&tokenizer, &[]);
             let mut written = Vec::new();
             for _ in 0..1_000 {
                 let likely = |token| match tokenizer.token_bytes(token)[..] {

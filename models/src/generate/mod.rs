@@ -26,6 +26,7 @@ use crate::{
     profile::{self, Place},
 };
 use chances::Chances;
+use json::JsonTokens;
 use sample::{Biases, SamplingSettings};
 use writing::Writing;
 
@@ -137,6 +138,7 @@ pub struct Generator {
     cache: KvCache,
     avoid_kernels: Vec<String>,
     watch: Option<Box<dyn Watch>>,
+    json: JsonTokens,
 }
 
 impl Default for Limits {
@@ -157,6 +159,7 @@ impl Generator {
             network,
             avoid_kernels: Vec::new(),
             watch: None,
+            json: JsonTokens::default(),
         }
     }
 
@@ -218,7 +221,7 @@ impl Generator {
     ) -> Result<Answer> {
         let _avoided = kernels::avoid(&self.avoid_kernels)?;
         let context = self.network.context();
-        let mut writing = Writing::new(tokenizer, wanted, context)?;
+        let mut writing = Writing::new(tokenizer, &mut self.json, wanted, context)?;
         let most = PROMPT_CHUNK_TOKENS;
         let unread = writing.prepare(&self.network, &mut self.cache, prompt, most)?;
         let mut logits = None;

@@ -271,7 +271,9 @@ impl Ranked {
 
     /// Leaves the likeliest.
     fn truncate(&mut self, count: usize) {
-        self.sort(count);
+        if count > self.sorted {
+            self.sort(count);
+        }
         self.tokens.truncate(count);
         self.sorted = self.sorted.min(count);
     }

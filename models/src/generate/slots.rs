@@ -1,8 +1,8 @@
-//! Several texts that are written at once: a step reads a part of one prompt, and one token of every text that is being written, so
-//! that weights are read once for all of them.
+//! Several texts that are written at once: a step reads a part of one prompt, and then one token of every text that is being written, so
+//! that weights are read once for all of these.
 //!
-//! Each text has a cache of its own, which it leaves to the next one that begins alike. What is written of a text on a processor does
-//! not depend on the others. Deliberately absent: who waits for a slot, and in which order.
+//! Each text has a cache of its own, which it leaves to the next one that begins alike. What the others do changes nothing of what is
+//! written on a processor, but for what a cache still holds: what was read in other parts can differ in its last digits. Deliberately absent: who waits for a slot, and in which order.
 
 use std::ops::ControlFlow;
 
@@ -10,11 +10,15 @@ use candle_core::Tensor;
 
 use super::{
     Answer, Ended, Wanted, Written,
+    json::JsonTokens,
     writing::{Unread, Writing, in_common},
 };
 use crate::{
     Error, Result,
-    arch::{kv_cache::KvCache, network::Network},
+    arch::{
+        kv_cache::{KvCache, KvCaches},
+        network::Network,
+    },
     data::tokenizer::Tokenizer,
     ops::{
         kept::CacheType,
@@ -30,12 +34,15 @@ pub struct Slots {
     network: Network,
     avoid_kernels: Vec<String>,
     slots: Vec<Slot>,
+    /// One for each slot.
+    caches: KvCaches,
     /// How many texts were begun.
     begun: u64,
+    json: JsonTokens,
 }
 
+#[derive(Default)]
 struct Slot {
-    cache: KvCache,
     text: Option<Text>,
     /// The number of the text that was begun here last.
     last: u64,
@@ -54,7 +61,7 @@ struct Text {
 /// What is heard of a text.
 #[derive(Debug)]
 pub enum Heard<'a> {
-    /// A token was written, a part of its prompt read, or text became certain.
+    /// A token was written, or text became certain.
     Written(Written<'a>),
     /// It is over.
     Ended(Answer),
@@ -70,19 +77,17 @@ impl Slots {
         kept: CacheType,
         avoid_kernels: Vec<String>,
     ) -> Self {
-        let slot = |_| {
+        let cache = |_| {
             let mut cache = network.new_cache();
             cache.keep(network.cache_type(kept));
-            Slot {
-                cache,
-                text: None,
-                last: 0,
-            }
+            cache
         };
         Self {
-            slots: (0..count).map(slot).collect(),
+            slots: (0..count).map(|_| Slot::default()).collect(),
+            caches: KvCaches::new((0..count).map(cache).collect()),
             avoid_kernels,
             begun: 0,
+            json: JsonTokens::default(),
             network,
         }
     }
@@ -100,24 +105,26 @@ impl Slots {
         prompt: Vec<u32>,
         wanted: &Wanted,
     ) -> Result<()> {
-        let mut writing = Writing::new(tokenizer, wanted, self.network.context())?;
+        let context = self.network.context();
+        let mut writing = Writing::new(tokenizer, &mut self.json, wanted, context)?;
         let network = &self.network;
         let count = self.slots.len();
-        let free = self.slots.iter_mut().filter(|slot| slot.text.is_none());
+        let slots = self.slots.iter_mut().zip(self.caches.iter_mut());
+        let free = slots.filter(|(slot, _)| slot.text.is_none());
         // One that would be continued, where there is one: most of what it holds is of use. Otherwise the one that was left first.
-        let chosen = free.max_by_key(|slot| {
-            let common = in_common(network, &slot.cache, &prompt);
-            let is_continued = common > 0 && 2 * common >= slot.cache.read().len();
+        let chosen = free.max_by_key(|(slot, cache)| {
+            let common = in_common(network, cache, &prompt);
+            let is_continued = common > 0 && 2 * common >= cache.read().len();
             (
                 if is_continued { common } else { 0 },
                 std::cmp::Reverse(slot.last),
             )
         });
-        let Some(slot) = chosen else {
+        let Some((slot, cache)) = chosen else {
             let problem = format!("{count} texts are being written already, which is the most");
             return Err(Error::Data(problem));
         };
-        let unread = writing.prepare(network, &mut slot.cache, &prompt, PROMPT_PART_TOKENS)?;
+        let unread = writing.prepare(network, cache, &prompt, PROMPT_PART_TOKENS)?;
         self.begun += 1;
         slot.last = self.begun;
         slot.text = Some(Text {
@@ -144,29 +151,31 @@ impl Slots {
     pub fn step(&mut self, tokenizer: &Tokenizer, hear: &mut dyn FnMut(u64, Heard)) -> Result<()> {
         let _avoided = kernels::avoid(&self.avoid_kernels)?;
         let network = &self.network;
-        let reading = self.slots.iter_mut().filter(|slot| slot.is_reading());
-        if let Some(slot) = reading.min_by_key(|slot| slot.last) {
-            slot.read(network, tokenizer, hear);
+        let slots = self.slots.iter_mut().zip(self.caches.iter_mut());
+        let reading = slots.filter(|(slot, _)| slot.is_reading());
+        if let Some((slot, cache)) = reading.min_by_key(|(slot, _)| slot.last) {
+            slot.read(network, cache, tokenizer, hear);
         }
-        let writing = self.slots.iter_mut().filter(|slot| slot.drawn().is_some());
-        let mut writing: Vec<&mut Slot> = writing.collect();
-        let tokens: Vec<u32> = writing.iter().filter_map(|slot| slot.drawn()).collect();
-        if tokens.is_empty() {
+        let drawn: Vec<Option<u32>> = self.slots.iter().map(Slot::drawn).collect();
+        if drawn.iter().all(Option::is_none) {
             return Ok(());
         }
-        let caches = writing.iter_mut().map(|slot| &mut slot.cache);
-        let mut caches: Vec<&mut KvCache> = caches.collect();
-        match in_pool(|| network.next_logits_each(&tokens, &mut caches)) {
+        let caches = &mut self.caches;
+        let read = in_pool(|| network.next_logits_each(&drawn, caches));
+        let each = self.slots.iter_mut().zip(self.caches.iter_mut());
+        match read {
             Ok(logits) => {
-                for (slot, logits) in writing.into_iter().zip(logits) {
-                    slot.draw(tokenizer, &logits, hear);
+                for ((slot, cache), logits) in each.zip(logits) {
+                    if let Some(logits) = logits {
+                        slot.draw(cache, tokenizer, &logits, hear);
+                    }
                 }
             }
             // Nobody knows whose it is.
             Err(error) => {
                 let problem = error.to_string();
-                for slot in writing {
-                    slot.fail(Error::Data(problem.clone()), hear);
+                for (slot, cache) in each.filter(|(slot, _)| slot.drawn().is_some()) {
+                    slot.fail(cache, Error::Data(problem.clone()), hear);
                 }
             }
         }
@@ -186,31 +195,41 @@ impl Slot {
     }
 
     /// Reads a part of the prompt, and draws a token after the last.
-    fn read(&mut self, network: &Network, tokenizer: &Tokenizer, hear: &mut dyn FnMut(u64, Heard)) {
+    fn read(
+        &mut self,
+        network: &Network,
+        cache: &mut KvCache,
+        tokenizer: &Tokenizer,
+        hear: &mut dyn FnMut(u64, Heard),
+    ) {
         let Some(text) = &mut self.text else {
             return;
         };
         let Unread { first, at_once } = text.unread;
         let end = text.prompt.len().min(first + at_once);
-        let cache = &mut self.cache;
         match in_pool(|| network.next_logits(&text.prompt[first..end], cache)) {
             Ok(logits) => {
                 text.unread.first = end;
-                hear(text.name, Heard::Written(Written::rest("")));
                 if end == text.prompt.len() {
-                    self.draw(tokenizer, &logits, hear);
+                    self.draw(cache, tokenizer, &logits, hear);
                 }
             }
-            Err(error) => self.fail(error, hear),
+            Err(error) => self.fail(cache, error, hear),
         }
     }
 
     /// Draws the next token by scores [v], or ends the text.
-    fn draw(&mut self, tokenizer: &Tokenizer, logits: &Tensor, hear: &mut dyn FnMut(u64, Heard)) {
+    fn draw(
+        &mut self,
+        cache: &KvCache,
+        tokenizer: &Tokenizer,
+        logits: &Tensor,
+        hear: &mut dyn FnMut(u64, Heard),
+    ) {
         let Some(mut text) = self.text.take() else {
             return;
         };
-        let (name, held) = (text.name, self.cache.read().len());
+        let (name, held) = (text.name, cache.read().len());
         let mut show = |written: Written| {
             hear(name, Heard::Written(written));
             ControlFlow::Continue(())
@@ -230,8 +249,8 @@ impl Slot {
     }
 
     /// Ends the text without an answer. What was read of it may be there in some layers only.
-    fn fail(&mut self, error: Error, hear: &mut dyn FnMut(u64, Heard)) {
-        self.cache.truncate(0);
+    fn fail(&mut self, cache: &mut KvCache, error: Error, hear: &mut dyn FnMut(u64, Heard)) {
+        cache.truncate(0);
         if let Some(text) = self.text.take() {
             hear(text.name, Heard::Failed(error));
         }

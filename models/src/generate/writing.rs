@@ -9,7 +9,7 @@ use candle_core::Tensor;
 use super::{
     Answer, Ended, Wanted, Written,
     chances::Chances,
-    json::JsonText,
+    json::{JsonText, JsonTokens},
     sample::Sampler,
     stop::{Passed, StopTexts},
 };
@@ -22,6 +22,9 @@ use crate::{
 /// Tokens of an answer that there is room for from its start. One that becomes longer, which is rare where the limit is
 /// this high, gets more on the way.
 const RESERVED_TOKENS: usize = 1024;
+
+/// Room is made for so many tokens more, so that an answer that is a little longer than the last finds it.
+const ROOM_TOKENS: usize = 256;
 
 /// An answer that is being written.
 pub(super) struct Writing {
@@ -47,15 +50,20 @@ pub(super) struct Unread {
 }
 
 impl Writing {
-    /// An answer of which nothing is written, by a model that can read so many tokens.
-    pub(super) fn new(tokenizer: &Tokenizer, wanted: &Wanted, context: usize) -> Result<Self> {
+    /// An answer of which nothing is written, by a model that can read so many tokens. `json` is that of the tokenizer.
+    pub(super) fn new(
+        tokenizer: &Tokenizer,
+        json: &mut JsonTokens,
+        wanted: &Wanted,
+        context: usize,
+    ) -> Result<Self> {
         let ends = &wanted.limits.stop_tokens;
         Ok(Self {
             context,
             sampler: Sampler::new(&wanted.sampling)?.with_biases(wanted.biases.clone()),
             stream: tokenizer.stream_decoder(),
             stops: StopTexts::new(&wanted.limits.stop),
-            json: wanted.is_json.then(|| JsonText::new(tokenizer, ends)),
+            json: wanted.is_json.then(|| json.text(tokenizer, ends)),
             answer: Answer {
                 text: String::new(),
                 tokens: Vec::new(),
@@ -204,7 +212,8 @@ pub(super) fn in_common(network: &Network, cache: &KvCache, prompt: &[u32]) -> u
 
 /// How many tokens to make room for before an answer begins: the prompt and what the answer may become.
 fn expected_tokens(prompt: usize, max_tokens: usize, context: usize) -> usize {
-    (prompt + max_tokens.min(RESERVED_TOKENS)).min(context)
+    let tokens = prompt + max_tokens.min(RESERVED_TOKENS);
+    tokens.next_multiple_of(ROOM_TOKENS).min(context)
 }
 
 #[cfg(test)]
@@ -214,10 +223,10 @@ mod tests {
     #[test]
     fn room_is_made_for_what_an_answer_may_become_and_not_for_a_whole_long_context() {
         for (prompt, max_tokens, expected) in [
-            (10, 512, 522),
-            (10, 30_000, 1_034),
+            (10, 512, 768),
+            (10, 30_000, 1_280),
             (32_500, 512, 32_768),
-            (10, usize::MAX, 1_034),
+            (10, usize::MAX, 1_280),
         ] {
             let room = expected_tokens(prompt, max_tokens, 32_768);
             assert_eq!(room, expected, "{prompt} and {max_tokens}");

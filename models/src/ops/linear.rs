@@ -9,7 +9,7 @@ use crate::{
     Error, Result,
     ops::{
         as_rows,
-        kernels::{self, Kernel, cpu::linear::FEW_ROWS},
+        kernels::{self, Kernel},
         rows_like,
         sum::sum,
         weight::{Matrix, Weight},
@@ -83,7 +83,7 @@ pub fn linears(x: &Value, layers: &[(Weight, Option<Value>)]) -> Result<Vec<Valu
 /// The same where x has few rows that may be rounded, and all weights are in blocks.
 fn rounded(x: &Value, layers: &[(Weight, Option<Value>)]) -> Result<Option<Vec<Value>>> {
     let rows = x.tensor().elem_count() / x.tensor().dim(D::Minus1)?.max(1);
-    if !kernels::rounds() || rows > FEW_ROWS || x.wants_gradient() {
+    if rows > kernels::rounded_rows() || x.wants_gradient() {
         return Ok(None);
     }
     let mut blocks = Vec::new();
@@ -386,7 +386,7 @@ mod tests {
         let exact = one_by_one(&row);
         assert_eq!(numbers(linears(&row, &layers).unwrap()), exact);
 
-        let rounding = kernels::round();
+        let rounding = kernels::round(1);
         let rounded = numbers(linears(&row, &layers).unwrap());
         assert_eq!(rounded, one_by_one(&row));
         for (rounded, exact) in rounded.iter().zip(&exact) {
@@ -413,8 +413,14 @@ mod tests {
             assert!(error < 0.005, "{error}");
         }
         // Each of a few rows is rounded as it is alone.
-        let _rounding = kernels::round();
         let few = f32s(5, &[3, 512]);
+        let exact = one_by_one(&Value::constant(few.clone()));
+        {
+            // Where one row may be rounded, several are not.
+            let _rounding = kernels::round(1);
+            assert_eq!(one_by_one(&Value::constant(few.clone())), exact);
+        }
+        let _rounding = kernels::round(3);
         let alone = |at| numbers(linears(&Value::constant(few.get(at).unwrap()), &layers).unwrap());
         let beside = numbers(linears(&Value::constant(few.clone()), &layers).unwrap());
         for (layer, beside) in beside.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The next token of an answer on CUDA: five launches a layer, recorded once and then played for each token.
+//! The next token of an answer on CUDA, or of several answers: five launches a layer, recorded once and then played for each token.
 //!
 //! Between two tokens a decoder computes little and launches hundreds of kernels, so the host is what an answer waits for. Here
 //! everything that differs from token to token lies on the device, and the whole pass is one launch. It serves decoders with a norm
@@ -9,7 +9,7 @@ use std::fmt;
 
 use candle_core::{DType, Tensor};
 
-use super::{Block, Decoder, KvCache, Linear, RmsNorm};
+use super::{Block, Decoder, KvCache, KvCaches, Linear, RmsNorm};
 use crate::{
     Result,
     arch::layers::LinearParts,
@@ -18,14 +18,15 @@ use crate::{
         cuda::{
             graph::{Graph, record, rehearse},
             next_token::{
-                self as kernel, TokenAdapter, TokenAttention, TokenBuffers, TokenLinear, TokenNorm,
+                self as kernel, ABSENT, TokenAdapter, TokenAttention, TokenBuffers, TokenLinear,
+                TokenNorm,
             },
         },
     },
     profile,
 };
 
-/// What reads one token after another into one cache.
+/// What reads one token after another into one cache, or a token of each text into several.
 pub(in crate::arch) struct NextToken {
     layers: Vec<Layer>,
     norm: TokenNorm,
@@ -34,6 +35,8 @@ pub(in crate::arch) struct NextToken {
     embedding_scale: f64,
     head: Tensor,
     final_soft_cap: Option<f64>,
+    /// The most tokens of a text.
+    capacity: usize,
     buffers: TokenBuffers,
     recording: Recording,
 }
@@ -72,25 +75,83 @@ impl Decoder {
         if !self.serves_next_token(cache) || token as usize >= self.config.vocab_size {
             return Ok(None);
         }
-        let position = cache.tokens();
-        cache.make_room(1)?;
-        let mut pass = match cache.next_token.take() {
-            Some(pass) if pass.is_of(cache) => pass,
+        let pass = cache.next_token.take();
+        let Some((pass, scores)) = self.read_by(pass, &[Some(token)], &mut [&mut *cache])? else {
+            return Ok(None);
+        };
+        cache.next_token = Some(pass);
+        Ok(Some(scores.get(0)?))
+    }
+
+    /// The same of a token of each text that has one; nothing where one of them has to be read the ordinary way.
+    pub(super) fn next_tokens(
+        &self,
+        tokens: &[Option<u32>],
+        caches: &mut KvCaches,
+    ) -> Result<Option<Vec<Option<Tensor>>>> {
+        let mut each = caches.iter().zip(tokens);
+        let are_served = each.all(|(cache, token)| {
+            token.is_none_or(|it| {
+                self.serves_next_token(cache) && (it as usize) < self.config.vocab_size
+            })
+        });
+        if !are_served || tokens.len() > kernel::TEXTS {
+            return Ok(None);
+        }
+        let pass = caches.shared_pass.take();
+        let mut each: Vec<&mut KvCache> = caches.iter_mut().collect();
+        for (cache, _) in each
+            .iter_mut()
+            .zip(tokens)
+            .filter(|(_, token)| token.is_some())
+        {
+            // It read a prompt of one token, and would keep buffers alive that the text outgrows.
+            cache.next_token = None;
+        }
+        let Some((pass, scores)) = self.read_by(pass, tokens, &mut each)? else {
+            return Ok(None);
+        };
+        caches.shared_pass = Some(pass);
+        let of_text = |(text, token): (usize, &Option<u32>)| token.map(|_| Ok(scores.get(text)?));
+        let each = tokens.iter().enumerate().map(of_text);
+        each.map(Option::transpose).collect::<Result<_>>().map(Some)
+    }
+
+    /// Reads tokens by a pass that did so before, if it is still of these caches, or by another. Returns it, and the scores [n, v].
+    fn read_by(
+        &self,
+        pass: Option<Box<NextToken>>,
+        tokens: &[Option<u32>],
+        caches: &mut [&mut KvCache],
+    ) -> Result<Option<(Box<NextToken>, Tensor)>> {
+        let mut state = Vec::new();
+        for (token, cache) in tokens.iter().zip(caches.iter_mut()) {
+            state.extend([token.unwrap_or(ABSENT), cache.tokens() as u32]);
+            if token.is_some() {
+                cache.make_room(1)?;
+            }
+        }
+        let mut pass = match pass {
+            Some(pass) if pass.is_of(tokens, caches) => pass,
             outgrown => {
                 drop(outgrown);
-                match NextToken::new(self, cache)? {
+                match NextToken::new(self, tokens, caches)? {
                     Some(pass) => Box::new(pass),
                     None => return Ok(None),
                 }
             }
         };
         let profiled = profile::operation("one token by its own kernels");
-        profile::computed(|| [2.0 * self.config.parameters() as f64, 0.0]);
-        let scores = pass.read(token, position)?;
+        let read = tokens.iter().flatten().count();
+        profile::computed(|| [2.0 * (read as u64 * self.config.parameters()) as f64, 0.0]);
+        let scores = pass.read(&state)?;
         drop(profiled);
-        cache.next_token = Some(pass);
-        cache.count(&[token]);
-        Ok(Some(scores))
+        for (token, cache) in tokens.iter().zip(caches) {
+            if let Some(token) = token {
+                cache.count(&[*token]);
+            }
+        }
+        Ok(Some((pass, scores)))
     }
 
     /// Whether one token can be read in a pass of its own, as far as that is quickly said.
@@ -105,15 +166,27 @@ impl Decoder {
             && kernel::serves_head(config.head_dim)
             && kernel::serves_width(config.hidden_size, true)
             && kernel::serves_width(config.intermediate_size, false)
+            && self.blocks.first().is_some_and(|block| {
+                let parts = block.attention.output.parts();
+                parts.is_some_and(|it| it.weight.dtype() == self.compute_dtype)
+            })
     }
 }
 
 impl NextToken {
-    /// A pass over this decoder's weights and this cache, which has room for the next token.
-    fn new(decoder: &Decoder, cache: &mut KvCache) -> Result<Option<Self>> {
+    /// A pass over this decoder's weights and these caches, of which those with a token have room for it.
+    fn new(
+        decoder: &Decoder,
+        tokens: &[Option<u32>],
+        caches: &[&mut KvCache],
+    ) -> Result<Option<Self>> {
         let config = &decoder.config;
         let dtype = decoder.compute_dtype;
-        let (_, capacity) = cache.room();
+        let read = tokens
+            .iter()
+            .zip(caches)
+            .filter(|(token, _)| token.is_some());
+        let capacity = read.map(|(_, cache)| cache.room().1).max().unwrap_or(0);
         // Where angles depend on the length of the text, a table of them would be wrong for some.
         let mut changes = config.ropes.iter().filter_map(|it| it.changes_beyond());
         if changes.any(|length| capacity > length) {
@@ -128,7 +201,11 @@ impl NextToken {
         }
         let mut layers = Vec::new();
         for (index, block) in decoder.blocks.iter().enumerate() {
-            let Some(layer) = Layer::new(block, dtype, &angles, cache.buffers(index))? else {
+            let buffers = tokens.iter().zip(caches).map(|(token, cache)| {
+                let (keys, values) = cache.buffers(index).filter(|_| token.is_some())?;
+                Some((keys.clone(), values.clone()))
+            });
+            let Some(layer) = Layer::new(block, dtype, &angles, buffers.collect())? else {
                 return Ok(None);
             };
             layers.push(layer);
@@ -153,28 +230,42 @@ impl NextToken {
             embedding_scale: config.embedding_scale.unwrap_or(1.0),
             head: head.clone(),
             final_soft_cap: config.final_soft_cap,
-            buffers: TokenBuffers::new(config.hidden_size, heads, sizes, dtype, &decoder.device)?,
+            capacity,
+            buffers: TokenBuffers::new(
+                caches.len(),
+                config.hidden_size,
+                heads,
+                sizes,
+                dtype,
+                &decoder.device,
+            )?,
             recording: Recording::Nothing,
         }))
     }
 
-    /// Whether it reads into the buffers that this cache has now.
-    fn is_of(&self, cache: &KvCache) -> bool {
-        let mut layers = self.layers.iter().enumerate();
-        layers.all(|(index, layer)| match cache.buffers(index) {
-            Some((keys, values)) => {
-                let own = &layer.attention;
-                (own.keys.id(), own.values.id()) == (keys.id(), values.id())
-            }
-            None => false,
+    /// Whether it reads these tokens into the buffers that their caches have now.
+    fn is_of(&self, tokens: &[Option<u32>], caches: &[&mut KvCache]) -> bool {
+        let mut texts = tokens.iter().zip(caches).enumerate();
+        texts.all(|(text, (token, cache))| {
+            let mut layers = self.layers.iter().enumerate();
+            let mut is_own = || {
+                layers.all(|(index, layer)| {
+                    let own = layer.attention.caches.get(text).and_then(Option::as_ref);
+                    own.zip(cache.buffers(index))
+                        .is_some_and(|(own, (keys, values))| {
+                            (own.0.id(), own.1.id()) == (keys.id(), values.id())
+                        })
+                })
+            };
+            token.is_none() || cache.room().1 <= self.capacity && is_own()
         })
     }
 
-    /// Reads a token at its position. Returns the scores [v] of the next.
-    fn read(&mut self, token: u32, position: usize) -> Result<Tensor> {
+    /// Reads a token and its position of each text. Returns the scores [n, v] of the next.
+    fn read(&mut self, now: &[u32]) -> Result<Tensor> {
         let state = &self.buffers.state;
         let device = state.device().clone();
-        let now = Tensor::new(&[token, position as u32], &device)?;
+        let now = Tensor::from_slice(now, state.shape(), &device)?;
         state.slice_set(&now, 0, 0)?;
         self.recording = match std::mem::replace(&mut self.recording, Recording::Launched) {
             Recording::Nothing => {
@@ -220,17 +311,16 @@ impl Layer {
         block: &Block,
         dtype: DType,
         angles: &[(Tensor, Tensor)],
-        buffers: Option<(&Tensor, &Tensor)>,
+        caches: Vec<Option<(Tensor, Tensor)>>,
     ) -> Result<Option<Self>> {
         let (attention, fed) = (&block.attention, &block.feed_forward);
         let linears = |linears: &mut dyn Iterator<Item = &Linear>| -> Result<Option<Vec<_>>> {
             linears.map(|it| linear(it, dtype)).collect()
         };
-        let (Some(projections), Some(inputs), Some(ends), Some((keys, values))) = (
+        let (Some(projections), Some(inputs), Some(ends)) = (
             linears(&mut attention.input.iter())?,
             linears(&mut fed.input.iter())?,
             linears(&mut [&attention.output, &fed.down].into_iter())?,
-            buffers,
         ) else {
             return Ok(None);
         };
@@ -253,8 +343,7 @@ impl Layer {
                 angles: block.kind.rope.map(|index| angles[index].clone()),
                 window: block.kind.window,
                 scoring: attention.scoring,
-                keys: keys.clone(),
-                values: values.clone(),
+                caches,
             },
             output: output.clone(),
             feed_forward_norm: norm(&block.feed_forward_norm)?,
@@ -273,11 +362,6 @@ impl Layer {
 }
 
 impl TokenLinear {
-    fn rank(&self) -> usize {
-        let adapter = self.adapter.as_ref();
-        adapter.map_or(0, |it| it.a.dims().first().copied().unwrap_or(0))
-    }
-
     /// Some of its outputs.
     fn rows(&self, from: usize, count: usize) -> Result<Self> {
         let part = |tensor: &Tensor| tensor.narrow(0, from, count);

@@ -65,7 +65,7 @@ thread_local! {
     /// The operations that do without their kernels on this thread: one bit for each of [`NAMES`].
     static AVOIDED: Cell<u32> = const { Cell::new(0) };
     /// Whether what is multiplied with weights in blocks may be rounded on this thread.
-    static ROUNDS: Cell<bool> = const { Cell::new(false) };
+    static ROUNDED_ROWS: Cell<usize> = const { Cell::new(0) };
     /// What multiplies operands rounded to bf16 on this thread, where they are.
     static NARROWED: Cell<Option<Unit>> = const { Cell::new(None) };
 }
@@ -160,15 +160,16 @@ impl<T: Copy> Drop for Inexact<T> {
     }
 }
 
-/// Lets products with weights in blocks round what they are multiplied with, where that is faster: one row to eight bits, and
+/// Lets products with weights in blocks round what they are multiplied with, where that is faster: up to so many rows to eight bits, and
 /// many to bf16. For reading and writing of which nothing is learned.
-pub(crate) fn round() -> Inexact<bool> {
-    Inexact::begin(&ROUNDS, cpu::can_round())
+pub(crate) fn round(rows: usize) -> Inexact<usize> {
+    let rows = if cpu::can_round() { rows } else { 0 };
+    Inexact::begin(&ROUNDED_ROWS, rows)
 }
 
-/// Whether they may.
-pub(crate) fn rounds() -> bool {
-    ROUNDS.get()
+/// Up to how many rows may be rounded to eight bits; 0 where nothing may be rounded.
+pub(crate) fn rounded_rows() -> usize {
+    ROUNDED_ROWS.get()
 }
 
 /// Has products on the CPU round their operands to bf16; sums stay f32.
@@ -176,9 +177,9 @@ pub(crate) fn narrow() -> Inexact<Option<Unit>> {
     Inexact::begin(&NARROWED, Some(Unit::here()))
 }
 
-/// The same for many rows that [`rounds`] lets be rounded, where the processor has tiles for it.
+/// The same for many rows where [`round`] lets some be rounded, and the processor has tiles for it.
 pub(crate) fn narrow_rounded() -> Inexact<Option<Unit>> {
-    let tiles = Some(Unit::here()).filter(|it| rounds() && it.has_tiles());
+    let tiles = Some(Unit::here()).filter(|it| rounded_rows() > 0 && it.has_tiles());
     Inexact::begin(&NARROWED, tiles.or(narrowed()))
 }
 

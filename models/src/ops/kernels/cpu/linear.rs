@@ -27,7 +27,7 @@ use crate::{
                 rounded::{self, Product},
                 rows_of_task, tensor, try_filled, with_scratch,
             },
-            enabled, narrowed, rounds,
+            enabled, narrowed, rounded_rows,
         },
         linear::Term,
     },
@@ -416,7 +416,7 @@ pub(crate) fn project_blocks(
             dtype: blocks.dtype(),
             blocks: &bytes,
         };
-        if !(rounds() && rounded::project(&x, depth, vec![product])) {
+        if !(rows <= rounded_rows() && rounded::project(&x, depth, vec![product])) {
             let _served = with_block!(blocks.dtype(), B => {
                 let weight = BlockRows::<B> { bytes: &bytes, row_bytes, block: PhantomData };
                 project_few(y, &x, &weight, size, 1.0, output)
@@ -436,9 +436,9 @@ pub(crate) fn project_together(
     layers: &[(&QTensor, Option<&Tensor>)],
 ) -> Result<Option<Vec<Tensor>>> {
     let (rows, depth) = x.dims2()?;
-    let are_few = x.device().is_cpu() && x.dtype() == DType::F32 && rows <= FEW_ROWS;
+    let are_few = x.device().is_cpu() && x.dtype() == DType::F32 && rows <= rounded_rows();
     let are_here = layers.iter().all(|(blocks, _)| blocks.device().is_cpu());
-    if !(rounds() && enabled(kernel) && are_few && are_here) {
+    if !(enabled(kernel) && are_few && are_here) {
         return Ok(None);
     }
     let x = x.contiguous()?;

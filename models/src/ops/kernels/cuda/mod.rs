@@ -217,6 +217,7 @@ impl Pieces {
 enum Argument {
     Pieces(Box<Pieces>),
     Parts(Box<next_token::Parts>),
+    Caches(Box<next_token::Caches>),
     Address(u64),
     Count(usize),
     Strides(Strides),
@@ -351,6 +352,7 @@ impl Launch {
             match argument {
                 Argument::Pieces(it) => builder.arg(it.as_ref()),
                 Argument::Parts(it) => builder.arg(it.as_ref()),
+                Argument::Caches(it) => builder.arg(it.as_ref()),
                 Argument::Address(it) => builder.arg(it),
                 Argument::Count(it) => builder.arg(it),
                 Argument::Strides(it) => builder.arg(it),

@@ -1,15 +1,22 @@
-// One token through a decoder: what a model of one row does between two tokens of an answer, in five launches a layer.
+// One token of each of a few texts through a decoder: what a model does between two tokens of its answers, in five launches a layer.
 //
-// x [d] is the sum that runs through the layers, in f32. Weights are read once, in packs, and products are summed in f32. Token and
-// position lie in the device's memory, so that the same launches serve every token. Formulas stand with the operations: `norm`,
-// `linear`, `rope`, `attention`, `gated`.
+// x [n, d] are the sums that run through the layers, in f32. Weights are read in packs, and products are summed in f32. Tokens and
+// positions lie in the device's memory, so that the same launches serve every token. A text is the work of blocks of its own, which are
+// those that it would have alone. Blocks of the same rows of a weight follow each other, so that all but the first find it in the cache
+// of the GPU. Formulas stand with the operations: `norm`, `linear`, `rope`, `attention`, `gated`.
 //
-// Letters: d width, h query heads, k key heads, e head width, f feed-forward width, v vocabulary, s parts of the keys.
+// Letters: n texts, d width, h query heads, k key heads, e head width, f feed-forward width, v vocabulary, s parts of the keys.
 
 #include "packs.cuh"
 
 constexpr int WARPS = 4, THREADS = 32 * WARPS;
 constexpr unsigned EVERY_LANE = 0xffffffff;
+// In the place of the token of a text that has none.
+constexpr unsigned ABSENT = 0xffffffff;
+constexpr int TEXTS = 4;
+
+// state [n, 2] are tokens and their positions. Whether a text has no token.
+__device__ bool is_absent(const unsigned* state, int text) { return state[2 * text] == ABSENT; }
 
 __device__ float warp_sum(float value) {
 #pragma unroll
@@ -67,7 +74,8 @@ template <typename T> __device__ float low_rank(const T* b, const float* z, int 
 template <typename T> struct Part {
     const T *weight, *bias, *b;
     const float* z;
-    size_t rows, rank;
+    // `z_apart`: from one text to the next.
+    size_t rows, rank, z_apart;
 };
 
 template <typename T> struct Parts {
@@ -81,70 +89,83 @@ template <typename T> __device__ const Part<T>* part_of(const Parts<T>& parts, i
     return part;
 }
 
-// state [2] is the token and its position. x = its row of the table.
+// x = the row of the token in the table.
 template <typename T>
 __device__ void token_embedding(const unsigned* state, const T* table, float* x, int width, float scale) {
-    const int i = thread_index();
-    if (i < width) x[i] = float(T(float(table[size_t(state[0]) * width + i]) * scale));
+    const int i = blockIdx.y * blockDim.x + threadIdx.x, text = blockIdx.x;
+    if (is_absent(state, text) || i >= width) return;
+    x[size_t(text) * width + i] = float(T(float(table[size_t(state[2 * text]) * width + i]) * scale));
 }
 
 // y = W norm(x) + bias + B z, a warp for a row. `rows` counts those of all parts.
 template <typename T>
-__device__ void token_inputs(const float* x, const float* factor, const Parts<T>& parts, float* y, int rows, int width,
-                             float epsilon) {
+__device__ void token_inputs(const unsigned* state, const float* x, const float* factor, const Parts<T>& parts, float* y, int rows,
+                             int width, float epsilon) {
     extern __shared__ __align__(16) float n[];
-    normalize<T>(x, factor, n, width, epsilon);
+    const int text = blockIdx.x;
+    if (is_absent(state, text)) return;
+    y += size_t(text) * rows;
+    normalize<T>(x + size_t(text) * width, factor, n, width, epsilon);
     const int lane = threadIdx.x % 32;
-    for (int at = blockIdx.x * WARPS + threadIdx.x / 32; at < rows; at += gridDim.x * WARPS) {
+    for (int at = blockIdx.y * WARPS + threadIdx.x / 32; at < rows; at += gridDim.y * WARPS) {
         int row = at;
         const Part<T>* part = part_of(parts, row);
         float sum = product(part->weight + size_t(row) * width, n, width, lane, 32);
-        sum = warp_sum(sum + low_rank(part->b, part->z, row, int(part->rank)));
+        sum = warp_sum(sum + low_rank(part->b, part->z + text * part->z_apart, row, int(part->rank)));
         if (lane == 0) y[at] = sum + (part->bias == nullptr ? 0.0f : float(part->bias[row]));
     }
 }
 
-// The same of y [width] as it is, a block for a row: added to x [rows], or put there.
+// The same of y [n, width] as it is, a block for a row: added to x [n, rows], or put there.
 template <typename T>
-__device__ void token_output(const T* y, const Parts<T>& parts, float* x, int width, int adds) {
-    int row = blockIdx.x;
+__device__ void token_output(const unsigned* state, const T* y, const Parts<T>& parts, float* x, int width, int adds) {
+    int row = blockIdx.y;
+    const int text = blockIdx.x;
+    if (is_absent(state, text)) return;
+    x += size_t(text) * gridDim.y + blockIdx.y;
     const Part<T>* part = part_of(parts, row);
-    float sum = product(part->weight + size_t(row) * width, y, width, threadIdx.x, THREADS);
-    if (threadIdx.x < 32) sum += low_rank(part->b, part->z, row, int(part->rank));
+    float sum = product(part->weight + size_t(row) * width, y + size_t(text) * width, width, threadIdx.x, THREADS);
+    if (threadIdx.x < 32) sum += low_rank(part->b, part->z + text * part->z_apart, row, int(part->rank));
     sum = sum_of_block(sum);
     if (threadIdx.x != 0) return;
     if (part->bias != nullptr) sum += float(part->bias[row]);
-    x[blockIdx.x] = adds ? x[blockIdx.x] + sum : sum;
+    *x = adds ? *x + sum : sum;
 }
 
 // h = act(gate) ⊙ up, of both parts of as many rows.
 template <typename T>
-__device__ void token_gate(const float* x, const float* factor, const Parts<T>& parts, T* h, int rows, int width, float epsilon,
-                           int activation) {
+__device__ void token_gate(const unsigned* state, const float* x, const float* factor, const Parts<T>& parts, T* h, int rows,
+                           int width, float epsilon, int activation) {
     extern __shared__ __align__(16) float n[];
-    normalize<T>(x, factor, n, width, epsilon);
+    const int text = blockIdx.x;
+    if (is_absent(state, text)) return;
+    h += size_t(text) * rows;
+    normalize<T>(x + size_t(text) * width, factor, n, width, epsilon);
     const int lane = threadIdx.x % 32;
-    for (int row = blockIdx.x * WARPS + threadIdx.x / 32; row < rows; row += gridDim.x * WARPS) {
+    for (int row = blockIdx.y * WARPS + threadIdx.x / 32; row < rows; row += gridDim.y * WARPS) {
         float sums[2];
 #pragma unroll
         for (int which = 0; which < 2; ++which) {
             const Part<T>& part = parts.of[which];
             const float sum = product(part.weight + size_t(row) * width, n, width, lane, 32);
-            sums[which] = warp_sum(sum + low_rank(part.b, part.z, row, int(part.rank)));
+            sums[which] = warp_sum(sum + low_rank(part.b, part.z + text * part.z_apart, row, int(part.rank)));
             if (part.bias != nullptr) sums[which] += float(part.bias[row]);
         }
         if (lane == 0) h[row] = T(activate(float(T(sums[0])), activation).x * float(T(sums[1])));
     }
 }
 
-// Scores [v] of the next token: W norm(x), capped softly where there is a cap.
+// Scores [n, v] of the next tokens: W norm(x), capped softly where there is a cap.
 template <typename T>
-__device__ void token_head(const float* x, const float* factor, const T* weight, float* scores, int rows, int width, float epsilon,
-                           float cap) {
+__device__ void token_head(const unsigned* state, const float* x, const float* factor, const T* weight, float* scores, int rows,
+                           int width, float epsilon, float cap) {
     extern __shared__ __align__(16) float n[];
-    normalize<T>(x, factor, n, width, epsilon);
+    const int text = blockIdx.x;
+    if (is_absent(state, text)) return;
+    scores += size_t(text) * rows;
+    normalize<T>(x + size_t(text) * width, factor, n, width, epsilon);
     const int lane = threadIdx.x % 32;
-    for (int row = blockIdx.x * WARPS + threadIdx.x / 32; row < rows; row += gridDim.x * WARPS) {
+    for (int row = blockIdx.y * WARPS + threadIdx.x / 32; row < rows; row += gridDim.y * WARPS) {
         const float sum = warp_sum(product(weight + size_t(row) * width, n, width, lane, 32));
         if (lane == 0) scores[row] = cap > 0 ? cap * tanhf(sum / cap) : sum;
     }
@@ -170,25 +191,34 @@ __device__ void make_ready(const float* from, const float* factor, const float* 
 
 constexpr int WIDEST_HEAD = 256;
 
+// The caches of each text.
+template <typename T> struct Caches {
+    T *keys[TEXTS], *values[TEXTS];
+};
+
 // What one query says of some keys: the largest score, the sum of powers, and the weighted sum of values.
 struct Seen {
     float largest, sum;
 };
 
-// y [h e] of a query head over one part of its keys; the last part to end joins all. Keys and values of the token go into the
+// y [n, h e] of a query head over one part of its keys; the last part to end joins all. Keys and values of the token go into the
 // caches [capacity, k, e] on the way.
 //
-// qkv [(h + 2k) e] are projections. sums [h, s, e], seen [h, s] and done [h] are memory to work in; done is 0 before and after.
+// qkv [n, (h + 2k) e] are projections. sums [n, h, s, e], seen [n, h, s] and done [n, h] are memory to work in; done is 0 before and
+// after.
 template <typename T>
 __device__ void token_attention(const unsigned* state, const float* qkv, const float* q_factor, const float* k_factor,
-                                const float* cosines, const float* sines, T* keys, T* values, T* y, float* sums, float2* seen,
-                                unsigned* done, int heads, int key_heads, int width, int pairs, int window, float scale,
+                                const float* cosines, const float* sines, const Caches<T>& caches, T* y, float* sums,
+                                float2* seen, unsigned* done, int heads, int key_heads, int width, int pairs, int window, float scale,
                                 float cap, float epsilon) {
     __shared__ float q[WIDEST_HEAD], own_key[WIDEST_HEAD], own_value[WIDEST_HEAD];
     __shared__ float joined[THREADS * PACK];
     __shared__ Seen of_group[THREADS];
-    const int head = blockIdx.x, part = blockIdx.y, parts = gridDim.y, group_heads = heads / key_heads;
-    const int key_head = head / group_heads, position = int(state[1]);
+    const int text = blockIdx.x / heads, head = blockIdx.x % heads, part = blockIdx.y, parts = gridDim.y;
+    if (is_absent(state, text)) return;
+    T *keys = caches.keys[text], *values = caches.values[text];
+    qkv += size_t(text) * (heads + 2 * key_heads) * width, y += size_t(text) * heads * width, done += text * heads;
+    const int group_heads = heads / key_heads, key_head = head / group_heads, position = int(state[2 * text + 1]);
     const float *c = cosines + size_t(position) * pairs, *s = sines + size_t(position) * pairs;
     make_ready(qkv + size_t(head) * width, q_factor, c, s, q, width, pairs, epsilon);
     make_ready(qkv + size_t(heads + key_head) * width, k_factor, c, s, own_key, width, pairs, epsilon);
@@ -251,7 +281,7 @@ __device__ void token_attention(const unsigned* state, const float* qkv, const f
     float most = -1e30f, all = 0;
     for (int other = 0; other < groups; ++other) most = fmaxf(most, of_group[other].largest);
     for (int other = 0; other < groups; ++other) all += of_group[other].sum * expf(of_group[other].largest - most);
-    const size_t place = size_t(head) * parts + part;
+    const size_t place = size_t(blockIdx.x) * parts + part;
     for (int i = threadIdx.x; i < width; i += THREADS) {
         float value = 0;
         for (int other = 0; other < groups; ++other) {
@@ -268,7 +298,7 @@ __device__ void token_attention(const unsigned* state, const float* qkv, const f
     __syncthreads();
     if (!is_last) return;
     __threadfence();
-    const float2* of_parts = seen + size_t(head) * parts;
+    const float2* of_parts = seen + size_t(blockIdx.x) * parts;
     most = -1e30f, all = 0;
     for (int other = 0; other < parts; ++other) most = fmaxf(most, __ldcg(&of_parts[other].x));
     for (int other = 0; other < parts; ++other) all += __ldcg(&of_parts[other].y) * expf(__ldcg(&of_parts[other].x) - most);
@@ -276,38 +306,41 @@ __device__ void token_attention(const unsigned* state, const float* qkv, const f
         float value = 0;
         for (int other = 0; other < parts; ++other) {
             const float factor = expf(__ldcg(&of_parts[other].x) - most);
-            value += __ldcg(sums + (size_t(head) * parts + other) * width + i) * factor;
+            value += __ldcg(sums + (size_t(blockIdx.x) * parts + other) * width + i) * factor;
         }
         y[size_t(head) * width + i] = T(value / all);
     }
     if (threadIdx.x == 0) done[head] = 0;
 }
 
-#define FOR(T, suffix)                                                                                                          \
+#define FOR(T, suffix)                                                                                                         \
     extern "C" __global__ void token_embedding_##suffix(const unsigned* state, const T* table, float* x, int width,            \
-                                                        float scale) {                                                          \
+                                                        float scale) {                                                         \
         token_embedding(state, table, x, width, scale);                                                                        \
-    }                                                                                                                           \
-    extern "C" __global__ void token_inputs_##suffix(const float* x, const float* factor, const Parts<T> parts, float* y,      \
-                                                     int rows, int width, float epsilon) {                                     \
-        token_inputs(x, factor, parts, y, rows, width, epsilon);                                                               \
-    }                                                                                                                           \
-    extern "C" __global__ void token_output_##suffix(const T* y, const Parts<T> parts, float* x, int width, int adds) {        \
-        token_output(y, parts, x, width, adds);                                                                                \
-    }                                                                                                                           \
-    extern "C" __global__ void token_gate_##suffix(const float* x, const float* factor, const Parts<T> parts, T* h, int rows,  \
-                                                   int width, int activation, float epsilon) {                                 \
-        token_gate(x, factor, parts, h, rows, width, epsilon, activation);                                                     \
-    }                                                                                                                           \
-    extern "C" __global__ void token_head_##suffix(const float* x, const float* factor, const T* weight, float* scores,        \
-                                                   int rows, int width, float epsilon, float cap) {                            \
-        token_head(x, factor, weight, scores, rows, width, epsilon, cap);                                                      \
-    }                                                                                                                           \
-    extern "C" __global__ void token_attention_##suffix(                                                                        \
+    }                                                                                                                          \
+    extern "C" __global__ void token_inputs_##suffix(const unsigned* state, const float* x, const float* factor,               \
+                                                     const Parts<T> parts, float* y, int rows, int width, float epsilon) {     \
+        token_inputs(state, x, factor, parts, y, rows, width, epsilon);                                                        \
+    }                                                                                                                          \
+    extern "C" __global__ void token_output_##suffix(const unsigned* state, const T* y, const Parts<T> parts, float* x,        \
+                                                     int width, int adds) {                                                    \
+        token_output(state, y, parts, x, width, adds);                                                                         \
+    }                                                                                                                          \
+    extern "C" __global__ void token_gate_##suffix(const unsigned* state, const float* x, const float* factor,                 \
+                                                   const Parts<T> parts, T* h, int rows, int width, int activation,            \
+                                                   float epsilon) {                                                            \
+        token_gate(state, x, factor, parts, h, rows, width, epsilon, activation);                                              \
+    }                                                                                                                          \
+    extern "C" __global__ void token_head_##suffix(const unsigned* state, const float* x, const float* factor,                 \
+                                                   const T* weight, float* scores, int rows, int width, float epsilon,         \
+                                                   float cap) {                                                                \
+        token_head(state, x, factor, weight, scores, rows, width, epsilon, cap);                                               \
+    }                                                                                                                          \
+    extern "C" __global__ void token_attention_##suffix(                                                                       \
         const unsigned* state, const float* qkv, const float* q_factor, const float* k_factor, const float* cosines,           \
-        const float* sines, T* keys, T* values, T* y, float* sums, float2* seen, unsigned* done, int heads, int key_heads,     \
-        int width, int pairs, int window, float scale, float cap, float epsilon) {                                              \
-        token_attention(state, qkv, q_factor, k_factor, cosines, sines, keys, values, y, sums, seen, done, heads, key_heads,   \
+        const float* sines, const Caches<T> caches, T* y, float* sums, float2* seen, unsigned* done, int heads,                \
+        int key_heads, int width, int pairs, int window, float scale, float cap, float epsilon) {                              \
+        token_attention(state, qkv, q_factor, k_factor, cosines, sines, caches, y, sums, seen, done, heads, key_heads,         \
                         width, pairs, window, scale, cap, epsilon);                                                            \
     }
 

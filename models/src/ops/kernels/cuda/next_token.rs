@@ -1,13 +1,16 @@
-//! One token through a decoder, in a few launches a layer, with everything that differs from token to token on the device: so it
-//! can be recorded once for all tokens.
+//! One token of each of a few texts through a decoder, in a few launches a layer, with everything that differs from token to token on
+//! the device: so it can be recorded once for all tokens. A text has the numbers that it has alone.
 //!
-//! Letters: d width, h query heads, k key heads, e head width, f feed-forward width, v vocabulary, c capacity of the cache.
+//! Letters: n texts, d width, h query heads, k key heads, e head width, f feed-forward width, v vocabulary, c capacity of the cache.
 //!
-//! Deliberately absent: which decoders this serves (`arch::decoder`), and several tokens or rows at once.
+//! Deliberately absent: which decoders this serves (`arch::decoder`), and several tokens of a text at once.
 
 use candle_core::{DType, Device, Tensor, cuda::cudarc::driver::DeviceRepr};
 
-use super::{Argument, Launch, Module, PACK, SHARED_BYTES, address, broken, gated};
+use super::{
+    super::cpu::linear::FEW_ROWS, Argument, Launch, Module, PACK, SHARED_BYTES, address, broken,
+    gated,
+};
 use crate::{Result, ops::attention::Scoring, ops::gated::Activation};
 
 const NEXT_TOKEN: Module = Module {
@@ -25,6 +28,14 @@ const KEY_PARTS: usize = 8;
 const HEAD_BLOCKS: usize = 1056;
 /// A linear layer has so many weights at most, whose outputs lie one after the other.
 const PARTS: usize = 3;
+/// Texts at most, as in `next_token.cu`.
+pub(crate) const TEXTS: usize = 4;
+const _: () = assert!(
+    TEXTS == FEW_ROWS,
+    "as many texts as a processor reads at once"
+);
+/// In the place of the token of a text that has none.
+pub(crate) const ABSENT: u32 = u32::MAX;
 
 /// A linear layer, or the part of one whose outputs lie together.
 #[derive(Debug, Clone)]
@@ -65,43 +76,51 @@ pub(crate) struct TokenAttention {
     /// How many tokens are seen at most.
     pub(crate) window: Option<usize>,
     pub(crate) scoring: Scoring,
-    /// [c, k, e], both.
-    pub(crate) keys: Tensor,
-    pub(crate) values: Tensor,
+    /// Keys and values [c, k, e] of each text. Those of a text that has no token are not touched, and may be missing.
+    pub(crate) caches: Vec<Option<(Tensor, Tensor)>>,
 }
 
-/// Memory that every layer works in, of one token.
+/// Memory that every layer works in, of one token of each text.
 #[derive(Debug)]
 pub(crate) struct TokenBuffers {
-    /// The token and its position: [2], u32.
+    /// Tokens and their positions: [n, 2], u32.
     pub(crate) state: Tensor,
-    /// [d], f32.
+    /// [n, d], f32.
     x: Tensor,
-    /// [(h + 2k) e], f32.
+    /// [n, (h + 2k) e], f32.
     qkv: Tensor,
-    /// [h e].
+    /// [n, h e].
     attended: Tensor,
-    /// [f].
+    /// [n, f].
     fed: Tensor,
-    /// Numbers between A and B of the adapters of one input, f32.
+    /// Numbers between A and B of the adapters of one input, f32: at most as many a text as there is room for.
     between: Tensor,
     sums: Tensor,
     seen: Tensor,
     done: Tensor,
-    /// [v], f32.
+    /// [n, v], f32.
     pub(crate) scores: Tensor,
 }
 
+impl TokenLinear {
+    /// Numbers between the halves of its adapter.
+    pub(crate) fn rank(&self) -> usize {
+        let adapter = self.adapter.as_ref();
+        adapter.map_or(0, |it| it.a.dims().first().copied().unwrap_or(0))
+    }
+}
+
 impl TokenBuffers {
-    /// Memory for a decoder of this width, these heads, f and v, whose adapters of one input have `ranks` together.
+    /// Memory for so many texts and a decoder of this width, these heads, f and v, whose adapters of one input have `ranks` together.
     pub(crate) fn new(
+        texts: usize,
         width: usize,
         [heads, key_heads, head]: [usize; 3],
         [fed, vocabulary, ranks]: [usize; 3],
         dtype: DType,
         device: &Device,
     ) -> Result<Self> {
-        let of = |count: usize, dtype| Tensor::zeros(count.max(1), dtype, device);
+        let of = |count: usize, dtype| Tensor::zeros((texts, count.max(1)), dtype, device);
         Ok(Self {
             state: of(2, DType::U32)?,
             x: of(width, DType::F32)?,
@@ -114,6 +133,10 @@ impl TokenBuffers {
             done: of(heads, DType::U32)?,
             scores: of(vocabulary, DType::F32)?,
         })
+    }
+
+    fn texts(&self) -> Result<usize> {
+        Ok(self.state.dim(0)?)
     }
 }
 
@@ -129,12 +152,12 @@ pub(crate) fn serves_width(width: usize, is_normalized: bool) -> bool {
 
 /// x = the row of the token in the table [v, d], scaled.
 pub(crate) fn embedding(at: &TokenBuffers, table: &Tensor, scale: f64) -> Result<()> {
-    let width = at.x.elem_count();
+    let (texts, width) = at.x.dims2()?;
     Launch::of_module(&NEXT_TOKEN, "token_embedding", table)?
         .tensors(&[&at.state, table, &at.x])?
         .whole(&[width])
         .numbers(&[scale])
-        .launch(width.div_ceil(THREADS), THREADS)
+        .launch_grid([texts, width.div_ceil(THREADS)], THREADS)
 }
 
 /// qkv = the projections of norm(x).
@@ -161,12 +184,12 @@ pub(crate) fn attention(at: &TokenBuffers, attention: &TokenAttention) -> Result
         .perhaps(norms.map(|(_, k)| &k.factor))?
         .perhaps(angles.map(|(cosines, _)| cosines))?
         .perhaps(angles.map(|(_, sines)| sines))?
-        .tensors(&[&attention.keys, &attention.values, &at.attended])?
-        .tensors(&[&at.sums, &at.seen, &at.done])?
+        .caches(Caches::of(&attention.caches)?)
+        .tensors(&[&at.attended, &at.sums, &at.seen, &at.done])?
         .whole(&[heads, key_heads, width, pairs])
         .whole(&[attention.window.unwrap_or(0)])
         .numbers(&[attention.scoring.scale, cap, epsilon])
-        .launch_grid([heads, KEY_PARTS], THREADS)
+        .launch_grid([at.texts()? * heads, KEY_PARTS], THREADS)
 }
 
 /// x += the output projection of what was attended to.
@@ -185,13 +208,13 @@ pub(crate) fn feed_forward(
     let z = narrow_normalized(at, norm, gate_and_up)?;
     let (rows, width) = gate_and_up[0].weight.dims2()?;
     Launch::of_module(&NEXT_TOKEN, "token_gate", &at.fed)?
-        .tensors(&[&at.x, &norm.factor])?
+        .tensors(&[&at.state, &at.x, &norm.factor])?
         .parts(Parts::of(gate_and_up, &z)?)
         .tensors(&[&at.fed])?
         .whole(&[rows, width, gated::number(activation)])
         .numbers(&[norm.epsilon])
         .sharing(width * size_of::<f32>())
-        .launch(rows.div_ceil(WARPS), THREADS)?;
+        .launch_grid([at.texts()?, rows.div_ceil(WARPS)], THREADS)?;
     onto_sum(at, &at.fed, down)
 }
 
@@ -204,11 +227,14 @@ pub(crate) fn head(
 ) -> Result<()> {
     let (rows, width) = weight.dims2()?;
     Launch::of_module(&NEXT_TOKEN, "token_head", weight)?
-        .tensors(&[&at.x, &norm.factor, weight, &at.scores])?
+        .tensors(&[&at.state, &at.x, &norm.factor, weight, &at.scores])?
         .whole(&[rows, width])
         .numbers(&[norm.epsilon, cap.unwrap_or(0.0)])
         .sharing(width * size_of::<f32>())
-        .launch(rows.div_ceil(WARPS).min(HEAD_BLOCKS), THREADS)
+        .launch_grid(
+            [at.texts()?, rows.div_ceil(WARPS).min(HEAD_BLOCKS)],
+            THREADS,
+        )
 }
 
 /// z = A norm(x) of all adapters of these layers. Returns where each has its own.
@@ -225,11 +251,12 @@ fn narrow_normalized(
     Ok(z)
 }
 
-/// The first halves of the adapters of some layers, as layers, and where each puts what it computes.
+/// The first halves of the adapters of some layers, as layers, and where each puts what it computes of the first text.
 fn narrowing(
     at: &TokenBuffers,
     linears: &[TokenLinear],
 ) -> Result<(Vec<TokenLinear>, Vec<Option<Tensor>>)> {
+    let between = at.between.flatten_all()?;
     let (mut layers, mut z, mut start) = (Vec::new(), Vec::new(), 0);
     for linear in linears {
         let Some(TokenAdapter { a, .. }) = &linear.adapter else {
@@ -237,7 +264,7 @@ fn narrowing(
             continue;
         };
         let rank = a.dim(0)?;
-        z.push(Some(at.between.narrow(0, start, rank)?));
+        z.push(Some(between.narrow(0, start, rank)?));
         start += rank;
         layers.push(TokenLinear {
             weight: a.clone(),
@@ -258,13 +285,13 @@ fn normalized(
     let like = linears.first().ok_or_else(|| broken("no linear layer"))?;
     let (rows, width) = (parts.rows(), like.weight.dim(1)?);
     Launch::of_module(&NEXT_TOKEN, "token_inputs", &like.weight)?
-        .tensors(&[&at.x, &norm.factor])?
+        .tensors(&[&at.state, &at.x, &norm.factor])?
         .parts(*parts)
         .tensors(&[y])?
         .whole(&[rows, width])
         .numbers(&[norm.epsilon])
         .sharing(width * size_of::<f32>())
-        .launch(rows.div_ceil(WARPS), THREADS)
+        .launch_grid([at.texts()?, rows.div_ceil(WARPS)], THREADS)
 }
 
 /// x += the layer of y.
@@ -272,18 +299,45 @@ fn onto_sum(at: &TokenBuffers, y: &Tensor, linear: &TokenLinear) -> Result<()> {
     let linears = std::slice::from_ref(linear);
     let (narrowing, z) = narrowing(at, linears)?;
     if !narrowing.is_empty() {
-        of_numbers(y, &Parts::of(&narrowing, &[None])?, &at.between, false)?;
+        let parts = Parts::of(&narrowing, &[None])?;
+        of_numbers(&at.state, y, &parts, &at.between, false)?;
     }
-    of_numbers(y, &Parts::of(linears, &z)?, &at.x, true)
+    of_numbers(&at.state, y, &Parts::of(linears, &z)?, &at.x, true)
 }
 
-fn of_numbers(y: &Tensor, parts: &Parts, x: &Tensor, adds: bool) -> Result<()> {
+fn of_numbers(state: &Tensor, y: &Tensor, parts: &Parts, x: &Tensor, adds: bool) -> Result<()> {
+    let (texts, width) = y.dims2()?;
     Launch::of_module(&NEXT_TOKEN, "token_output", y)?
-        .tensors(&[y])?
+        .tensors(&[state, y])?
         .parts(*parts)
         .tensors(&[x])?
-        .whole(&[y.elem_count(), usize::from(adds)])
-        .launch(parts.rows(), THREADS)
+        .whole(&[width, usize::from(adds)])
+        .launch_grid([texts, parts.rows()], THREADS)
+}
+
+/// Where the keys and values of each text lie, in the order of `next_token.cu`.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(super) struct Caches([[u64; TEXTS]; 2]);
+
+// Safety: it is addresses, as in `next_token.cu`.
+#[allow(unsafe_code)]
+unsafe impl DeviceRepr for Caches {}
+
+impl Caches {
+    fn of(caches: &[Option<(Tensor, Tensor)>]) -> Result<Self> {
+        let mut addresses = Self::default();
+        if caches.len() > TEXTS {
+            return Err(broken("so many texts are not read at once"));
+        }
+        for (text, cache) in caches.iter().enumerate() {
+            if let Some((keys, values)) = cache {
+                addresses.0[0][text] = address(keys)?;
+                addresses.0[1][text] = address(values)?;
+            }
+        }
+        Ok(addresses)
+    }
 }
 
 /// Up to three linear layers of one input, in the order of `next_token.cu`.
@@ -300,6 +354,7 @@ struct Part {
     z: u64,
     rows: u64,
     rank: u64,
+    z_apart: u64,
 }
 
 // Safety: it is whole numbers, as in `next_token.cu`.
@@ -312,6 +367,8 @@ impl Parts {
         if linears.len() > PARTS || linears.len() != z.len() {
             return Err(broken("so many linear layers don’t have one input"));
         }
+        let ranks = linears.iter().zip(z).filter(|(_, z)| z.is_some());
+        let ranks: usize = ranks.map(|(linear, _)| linear.rank()).sum();
         let places = parts.0.iter_mut().zip(linears.iter().zip(z));
         for (part, (linear, z)) in places {
             let somewhere =
@@ -324,6 +381,7 @@ impl Parts {
                 z: somewhere(z.as_ref())?,
                 rows: linear.weight.dim(0)? as u64,
                 rank: adapter.map_or(Ok(0), |it| it.a.dim(0))? as u64,
+                z_apart: ranks as u64,
             };
         }
         Ok(parts)
@@ -335,6 +393,11 @@ impl Parts {
 }
 
 impl Launch {
+    fn caches(mut self, caches: Caches) -> Self {
+        self.arguments.push(Argument::Caches(Box::new(caches)));
+        self
+    }
+
     fn parts(mut self, parts: Parts) -> Self {
         self.arguments.push(Argument::Parts(Box::new(parts)));
         self

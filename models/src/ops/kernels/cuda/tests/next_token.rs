@@ -11,6 +11,7 @@ use crate::{
         config::DecoderConfig,
         decoder::Decoder,
         initial::InitialWeights,
+        kv_cache::KvCaches,
         lora::{self, LoraConfig, Targets},
     },
     ops::{kernels, testing::normal},
@@ -101,6 +102,59 @@ fn check(what: &str, changes: &Json, adapters: bool) {
             "{what} in {dtype:?}, again"
         );
     }
+}
+
+/// Texts whose tokens are read together have the scores that each has alone, also while one has none, or has grown.
+#[track_caller]
+fn check_together(what: &str, changes: &Json, adapters: bool) {
+    let device = device();
+    let decoder = decoder(changes, adapters, DType::BF16, &device);
+    let text = |number: u32| -> Vec<u32> {
+        (0..270)
+            .map(|at| (at * at + number * at + 3) % 300)
+            .collect()
+    };
+    let prompts = [3, 250, 40];
+    let alone: Vec<Vec<Vec<f32>>> = (0..3)
+        .map(|at| scores(&decoder, prompts[at], &text(at as u32)[..prompts[at] + 20]))
+        .collect();
+    let mut caches = KvCaches::new((0..4).map(|_| decoder.new_cache()).collect());
+    for (at, cache) in caches.iter_mut().take(3).enumerate() {
+        decoder
+            .next_logits(&text(at as u32)[..prompts[at]], cache)
+            .unwrap();
+    }
+    let mut beside = vec![Vec::new(); 3];
+    for step in 0..25 {
+        // The third begins later, the first makes a break, and in the fourth slot nothing is written.
+        let has_token = [!(5..10).contains(&step), true, step >= 5, false];
+        let tokens: Vec<Option<u32>> = (0..4)
+            .map(|at| {
+                let written = beside.get(at)?.len();
+                (has_token[at] && written < 20).then(|| text(at as u32)[prompts[at] + written])
+            })
+            .collect();
+        let read = decoder.next_logits_each(&tokens, &mut caches).unwrap();
+        assert_eq!(read.len(), 4);
+        for (at, scores) in read.into_iter().enumerate() {
+            assert_eq!(scores.is_some(), tokens[at].is_some());
+            if let Some(scores) = scores {
+                beside[at].push(scores.to_vec1::<f32>().unwrap());
+            }
+        }
+    }
+    assert!(beside == alone, "{what}");
+}
+
+#[test]
+#[ignore = "needs a CUDA device"]
+fn cuda_reads_tokens_of_several_texts_as_each_alone() {
+    check_together("Llama", &json!({}), false);
+    check_together("Llama with adapters", &json!({}), true);
+    let window = json!({"model_type": "mistral", "sliding_window": 24});
+    check_together("a sliding window", &window, false);
+    let biased = json!({"model_type": "qwen2", "head_dim": 16});
+    check_together("Qwen 2", &biased, true);
 }
 
 #[test]
