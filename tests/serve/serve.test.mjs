@@ -306,6 +306,28 @@ describe("a model that chats", () => {
     assert.deepEqual(beside, [alone, alone]);
   });
 
+  test("tells nobody what one who left would have heard", async () => {
+    for (let at = 0; at < 10; at++) {
+      const left = await chat({ max_tokens: undefined, stream: true });
+      const chunks = left[Symbol.asyncIterator]();
+      while (!(await chunks.next()).value.choices[0].delta.content);
+      left.controller.abort();
+      const leave = new AbortController();
+      const vector = client.embeddings.create({ model: "tiny", input: "x".repeat(context) }, { signal: leave.signal }).catch(() => undefined);
+      setTimeout(() => leave.abort(), 10 * at);
+      await vector;
+      assert.equal((await chat()).choices[0].message.content, `${chain}H`);
+    }
+  });
+
+  test("writes on beside vectors", async () => {
+    const stream = await chat({ max_tokens: 300, stream: true });
+    const vectors = Promise.all([1, 2].map(() => client.embeddings.create({ model: "tiny", input: Array.from({ length: 60 }, (_, at) => "x".repeat(200 + at)) })));
+    const { text } = await drain(stream);
+    assert.equal(text.slice(0, 9), `${chain}H`);
+    assert.ok((await vectors).every(({ data }) => data.length === 60));
+  });
+
   test("answers nobody whose host or origin is foreign", async () => {
     const agent = new Agent({ keepAlive: true, maxSockets: 8 });
     const port = server.port;

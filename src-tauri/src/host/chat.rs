@@ -104,9 +104,32 @@ impl Host {
         device: Option<RequestedDevice>,
         force: bool,
     ) -> Result<OpenModel> {
+        self.open_model_for(1, name, device, force)
+    }
+
+    /// The same for the server, to complete so many texts at once.
+    pub(crate) fn open_to_serve(
+        &self,
+        slots: usize,
+        cache: CacheType,
+        name: &str,
+        device: Option<RequestedDevice>,
+        force: bool,
+    ) -> Result<OpenModel> {
+        let model = self.open_model_for(slots, name, device, force)?;
+        model.serving(slots, cache)
+    }
+
+    fn open_model_for(
+        &self,
+        texts: usize,
+        name: &str,
+        device: Option<RequestedDevice>,
+        force: bool,
+    ) -> Result<OpenModel> {
         let folder = self.model_folder(name)?;
         let (place, choice, checked) = self.place_to_open(device)?;
-        let needed = hub::chat_bytes_in(&folder, &choice).filter(|_| !force);
+        let needed = hub::chat_bytes_in(&folder, &choice, texts).filter(|_| !force);
         OpenModel::open(folder, place, checked, needed)
     }
 
@@ -299,7 +322,7 @@ impl OpenModel {
 
 impl OpenModel {
     /// The same model for the server, which completes so many texts at once and keeps keys and values so.
-    pub(crate) fn serving(mut self, slots: usize, cache: CacheType) -> Result<Self> {
+    fn serving(mut self, slots: usize, cache: CacheType) -> Result<Self> {
         let ask = Ask::Serve { slots, cache };
         self.engine.ask(&ask, &mut |_| (), &|| Control::Continue)?;
         Ok(self)
@@ -340,11 +363,6 @@ impl OpenModel {
             _ => None,
         };
         self.engine.ask_for(&Ask::ProfileAnswer, &mut hear, stop)
-    }
-
-    /// Whether its engine is still there, as far as it was noticed.
-    pub(crate) fn is_alive(&self) -> bool {
-        self.engine.exit_reason().is_none()
     }
 }
 

@@ -140,7 +140,7 @@ impl Host {
         };
         let train = |method| training_bytes(config, method, &choice);
         let fits = [
-            fit("Chat", chat_bytes(config, &choice)),
+            fit("Chat", chat_bytes(config, &choice, 1)),
             fit("Train an adapter", train(Method::Lora)),
             fit("Train all weights", train(Method::Full)),
         ];
@@ -148,22 +148,22 @@ impl Host {
     }
 }
 
-/// What a long chat with the model in a folder takes, if the folder says what it holds.
-pub(super) fn chat_bytes_in(folder: &Path, choice: &Choice) -> Option<u64> {
+/// What so many long chats at once with the model in a folder take, if the folder says what it holds.
+pub(super) fn chat_bytes_in(folder: &Path, choice: &Choice, chats: usize) -> Option<u64> {
     let base = match folder.join(ADAPTER_CONFIG).is_file() {
         true => PathBuf::from(base_of(folder).ok()?),
         false => folder.to_owned(),
     };
     let config = read_json(&base.join(CONFIG), "read the model’s config").ok()?;
     let config = NetworkConfig::from_json(&config).ok()?;
-    chat_bytes(&config, choice).ok()
+    chat_bytes(&config, choice, chats).ok()
 }
 
-fn chat_bytes(config: &NetworkConfig, choice: &Choice) -> Result<u64> {
+fn chat_bytes(config: &NetworkConfig, choice: &Choice, chats: usize) -> Result<u64> {
     let class = DeviceClass::of(&choice.device, false);
     let storage = choose_dtype(class, Role::Storage, None, &[], false)?.dtype;
     let compute = choose_dtype(class, Role::Compute, None, &[], false)?.dtype;
-    let tokens = TALK_TOKENS.min(config.context());
+    let tokens = chats * TALK_TOKENS.min(config.context());
     let device = choice.device.requested();
     Ok(inference_bytes(config, storage, compute, tokens, device))
 }

@@ -136,7 +136,7 @@ impl Host {
         let folder = self.model_folder(&order.model)?;
         let (place, choice, checked) = self.place_to_open(order.device)?;
         let mut engine = Engine::start(place.kind, None)?;
-        if let Some(needed) = hub::chat_bytes_in(&folder, &choice).filter(|_| !order.force) {
+        if let Some(needed) = hub::chat_bytes_in(&folder, &choice, 1).filter(|_| !order.force) {
             refuse_what_does_not_fit(needed, engine.devices(), place.used)?;
         }
         let only_planned = order.states.is_none();
@@ -177,7 +177,7 @@ impl Host {
         };
         let (place, choice, checked) = self.place_to_open(order.device)?;
         let mut engine = Engine::start(place.kind, None)?;
-        if let Some(needed) = hub::chat_bytes_in(&folder, &choice).filter(|_| !order.force) {
+        if let Some(needed) = hub::chat_bytes_in(&folder, &choice, 1).filter(|_| !order.force) {
             refuse_what_does_not_fit(needed, engine.devices(), place.used)?;
         }
         let ask = Ask::ApplyProbes {

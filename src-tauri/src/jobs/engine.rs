@@ -12,7 +12,7 @@ use std::{
     process::{Child, ChildStdin, Command, ExitStatus, Stdio},
     sync::mpsc::{self, Receiver, RecvTimeoutError},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use models::device::{DeviceKind, FoundDevice};
@@ -141,7 +141,7 @@ pub(crate) struct Engine {
     exit_reason: Option<ExitReason>,
     /// How long what it does may take between two replies, beats aside. Who trains has no limit.
     limit: Option<Duration>,
-    /// How long nothing was heard. Counted rather than timed: a machine that slept was not silent.
+    /// How long nothing was heard. A machine that slept was not silent, so a single wait counts as a second at most.
     silent: Duration,
 }
 
@@ -311,6 +311,7 @@ impl Engine {
 
     /// The next reply, if one comes within this time. Errors when the engine has ended, or hangs.
     pub(crate) fn hear(&mut self, wait: Duration) -> Result<Option<Reply>> {
+        let began = Instant::now();
         match self.replies.recv_timeout(wait) {
             Ok(reply) => {
                 self.silent = Duration::ZERO;
@@ -320,7 +321,7 @@ impl Engine {
                 Err(self.end("was silent", SILENCE))
             }
             Err(RecvTimeoutError::Timeout) => {
-                self.silent += wait;
+                self.silent += began.elapsed().min(BEAT);
                 Ok(None)
             }
             Err(RecvTimeoutError::Disconnected) => Err(self.ended()),

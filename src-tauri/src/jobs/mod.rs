@@ -32,12 +32,21 @@ mod train;
 mod watchdog;
 pub(crate) mod worker;
 
+use std::any::Any;
+
 use models::device::{
     self, Checked, Choice, DeviceKind, DeviceRequest, RequestedDevice,
     dtype::{DeviceClass, Dtype, Role, choose_dtype},
 };
 
-use crate::wire::error::Result;
+use crate::wire::error::{AppError, Result};
+
+/// What is said of a panic: what it said itself is in the log.
+fn mistake(panic: &(dyn Any + Send)) -> AppError {
+    let what = models::panic_message(panic);
+    AppError::failed(format!("the engine made a mistake: {what}"))
+        .with_hint("this is a bug of Anneal; the log has the place")
+}
 
 /// The device for a request, among those that this engine sees.
 fn choose(device: RequestedDevice, strict: bool) -> Result<Choice> {

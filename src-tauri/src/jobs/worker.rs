@@ -35,7 +35,7 @@ use models::{
 use super::{
     bench,
     chat::{self, Chat},
-    check, choose, predict, probe, several,
+    check, choose, mistake, predict, probe, several,
     solve::{self, solve_and_count},
     train,
 };
@@ -180,11 +180,7 @@ fn work(asks: &Receiver<Ask>, control: &ControlState) {
             // What a panic says is in the log. Another engine continues with the run, or gives up memory if that was it.
             Err(_) if trains => process::abort(),
             Err(panic) => Reply::Refused {
-                error: AppError::failed(format!(
-                    "the engine made a mistake: {}",
-                    models::panic_message(&*panic)
-                ))
-                .with_hint("this is a bug of Anneal; the log has the place"),
+                error: mistake(&*panic),
             },
         });
     }

@@ -124,8 +124,15 @@ impl Server {
         let open = {
             let (host, served) = (host.clone(), served.clone());
             move || {
-                let model = host.open_model(&served.name, served.device, served.force)?;
-                model.serving(served.slots, served.cache)
+                let Served {
+                    name,
+                    device,
+                    force,
+                    cache,
+                    slots,
+                    ..
+                } = &served;
+                host.open_to_serve(*slots, *cache, name, *device, *force)
             }
         };
         let model = open()?;

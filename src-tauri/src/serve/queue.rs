@@ -6,6 +6,7 @@
 use std::{
     collections::VecDeque,
     sync::{Condvar, Mutex, PoisonError},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -38,14 +39,16 @@ pub(super) enum Event {
     Failed(Refusal),
 }
 
-impl From<RequestEvent> for Event {
-    fn from(event: RequestEvent) -> Self {
-        match event {
+impl Event {
+    /// What is passed on of what the engine says; nothing of a request that was left.
+    fn of(event: RequestEvent) -> Option<Self> {
+        Some(match event {
             RequestEvent::Drafted(drafted) => Self::Drafted(drafted),
             RequestEvent::Completed(completed) => Self::Completed(completed),
             RequestEvent::Embedded(embedded) => Self::Embedded(embedded),
             RequestEvent::Failed(error) => Self::Failed(Refusal::failed(&error)),
-        }
+            RequestEvent::Left => return None,
+        })
     }
 }
 
@@ -154,6 +157,7 @@ impl Queue {
     pub(super) fn work(&self, model: OpenModel, slots: usize, open: &Open) {
         let _closing = Closing(self);
         let mut model = Some(model);
+        let mut begun = 0;
         while let Some(job) = self.next() {
             let opened = match model.take() {
                 Some(model) => Ok(model),
@@ -161,7 +165,7 @@ impl Queue {
             };
             match opened {
                 Ok(mut opened) => {
-                    let answered = self.answer(job, slots, &mut opened);
+                    let answered = self.answer(job, slots, &mut begun, &mut opened);
                     model = match answered {
                         Ok(()) => Some(opened),
                         // The next request should not wait for it. Where it can't be opened now, that one tries again.
@@ -179,23 +183,32 @@ impl Queue {
         }
     }
 
-    /// Answers a request, and others that come meanwhile. What goes wrong with the engine is told to all of them.
-    fn answer(&self, first: Job, slots: usize, model: &mut OpenModel) -> Result<()> {
+    /// Answers a request, and others that come meanwhile. What goes wrong with the engine is told to all of them. `begun` counts the
+    /// requests of a server, so that nothing of an earlier one is taken for an answer to this.
+    fn answer(
+        &self,
+        first: Job,
+        slots: usize,
+        begun: &mut u64,
+        model: &mut OpenModel,
+    ) -> Result<()> {
         let _computes = model.computes();
         let mut running = Vec::new();
-        let answered = self.answer_all(first, slots, model, &mut running);
+        let answered = self.answer_all(first, slots, begun, model, &mut running);
         if let Err(error) = &answered {
-            let refusal = match model.is_alive() {
-                true => Refusal::failed(error),
-                false => {
-                    let hint = "the model is being opened again; send the request once more";
-                    Refusal::unavailable(&error.clone().with_hint(hint))
-                }
-            };
-            for mut request in running {
+            let hint = "the model is being opened again; send the request once more";
+            let refusal = Refusal::unavailable(&error.clone().with_hint(hint));
+            for request in running.iter_mut().filter(|it| !it.is_over) {
                 request.hear(Event::Failed(refusal.clone()));
-                request.pass_on();
             }
+            // The next engine waits for no client.
+            thread::spawn(move || {
+                while !running.is_empty() {
+                    running.iter_mut().for_each(Running::pass_on);
+                    running.retain(|it| !it.is_done());
+                    thread::sleep(LOOK);
+                }
+            });
         }
         answered
     }
@@ -204,34 +217,39 @@ impl Queue {
         &self,
         first: Job,
         slots: usize,
+        begun: &mut u64,
         model: &mut OpenModel,
         running: &mut Vec<Running>,
     ) -> Result<()> {
         let mut next = Some(first);
-        let mut begun = 0;
         loop {
             if let Some(Job { wanted, events }) = next.take() {
-                begun += 1;
-                running.push(Running::new(begun, events));
-                model.begin(begun, wanted)?;
+                *begun += 1;
+                running.push(Running::new(*begun, events));
+                model.begin(*begun, wanted)?;
             }
             if let Some((number, event)) = model.hear(LOOK)? {
                 let mut running = running.iter_mut();
                 if let Some(request) = running.find(|it| it.number == number) {
-                    request.hear(event.into());
+                    match Event::of(event) {
+                        Some(event) => request.hear(event),
+                        None => request.is_over = true,
+                    }
                 }
             }
-            let is_closed = self.is_closed();
             for request in running.iter_mut() {
                 request.pass_on();
-                request.is_given_up |= is_closed;
+                // It has its place until the engine says that it has left: it may be in the middle of a long text.
+                if request.is_given_up && !request.is_over && !request.is_left {
+                    request.is_left = true;
+                    model.leave(request.number)?;
+                }
             }
-            let given_up = running.iter().filter(|it| it.is_given_up && !it.is_over);
-            for request in given_up {
-                model.leave(request.number)?;
-            }
-            running.retain(|it| !(it.is_given_up || it.is_over && it.unheard.is_empty()));
+            running.retain(|it| !it.is_done());
             let answering = running.iter().filter(|it| !it.is_over).count();
+            if self.is_closed() {
+                return Ok(());
+            }
             next = self.next_beside(answering, slots);
             if running.is_empty() && next.is_none() {
                 return Ok(());
@@ -252,6 +270,8 @@ struct Running {
     is_over: bool,
     /// Whether nobody listens any more, or too slowly.
     is_given_up: bool,
+    /// Whether the engine was told so.
+    is_left: bool,
 }
 
 impl Running {
@@ -263,7 +283,13 @@ impl Running {
             stalled: None,
             is_over: false,
             is_given_up: false,
+            is_left: false,
         }
+    }
+
+    /// Whether nothing more is to be heard or passed on.
+    fn is_done(&self) -> bool {
+        self.is_over && (self.is_given_up || self.unheard.is_empty())
     }
 
     fn hear(&mut self, event: Event) {

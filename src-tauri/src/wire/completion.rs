@@ -57,7 +57,7 @@ pub(crate) enum Requested {
     Embed(Beginning),
 }
 
-/// What is heard of a request. Nothing comes after the last three.
+/// What is heard of a request. Nothing comes after any but the first.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum RequestEvent {
@@ -69,6 +69,8 @@ pub(crate) enum RequestEvent {
     Embedded(Embedded),
     /// It can’t be done.
     Failed(AppError),
+    /// It was ended, as was asked.
+    Left,
 }
 
 /// A token was written, or text became certain.

@@ -89,7 +89,7 @@ pub(crate) enum Ask {
     },
     /// Begin what the server was asked. It is over with its last event: no reply says that this ask is done.
     Begin { request: u64, wanted: Requested },
-    /// End a request, if it is not over. Nothing says that this is done either.
+    /// End a request, if it is not over. It has one event more, which says so.
     Leave { request: u64 },
     /// Say where an answer of the open model spends its time and memory.
     ProfileAnswer,

@@ -2,7 +2,11 @@
 //!
 //! Unlike in a conversation of the app, nothing is left out of a beginning that is too long: who sent it has to know.
 
-use std::{sync::mpsc::Receiver, time::Instant};
+use std::{
+    panic::{self, AssertUnwindSafe},
+    sync::mpsc::Receiver,
+    time::Instant,
+};
 
 use models::{
     generate::{
@@ -13,7 +17,7 @@ use models::{
     tasks::language::embed::embed,
 };
 
-use super::Chat;
+use super::{super::mistake, Chat};
 use crate::wire::{
     completion::{
         Beginning, Completed, Completion, Drafted, Embedded, RequestEvent, Requested, Usage,
@@ -43,8 +47,20 @@ impl Chat {
         let mut next = Some(first);
         while !stop() {
             match next {
-                Some(Ask::Begin { request, wanted }) => self.begin(request, wanted, tell),
-                Some(Ask::Leave { request }) => self.leave(request),
+                Some(Ask::Begin { request, wanted }) => {
+                    // A mistake in what one asks, as in a template, ends no other.
+                    let begin = || self.begin(request, wanted, tell);
+                    if let Err(panic) = panic::catch_unwind(AssertUnwindSafe(begin)) {
+                        let error = mistake(&*panic);
+                        tell(request, RequestEvent::Failed(error));
+                    }
+                    // Those who write go on between two vectors.
+                    self.write(tell)?;
+                }
+                Some(Ask::Leave { request }) => {
+                    self.leave(request);
+                    tell(request, RequestEvent::Left);
+                }
                 Some(_) => {
                     let why = "the engine is asked something else while it serves";
                     return Err(AppError::failed(why));
