@@ -50,7 +50,9 @@ impl CacheType {
             Self::F16 => Ok(x.contiguous()?.to_dtype(DType::F16)?),
             Self::Q8 => {
                 let (rows, tokens, heads, width) = x.dims4()?;
-                let flat = x.contiguous()?.reshape((rows * tokens * heads, width))?;
+                // Blocks are made of all that a tensor's memory holds, and x may be one row of it.
+                let x = x.force_contiguous()?;
+                let flat = x.reshape((rows * tokens * heads, width))?;
                 let kept = QTensor::quantize(&flat, GgmlDType::Q8_0)?
                     .data()?
                     .into_owned();
