@@ -252,6 +252,8 @@ struct Shape {
     /// k · e: all keys of a token.
     keys: u128,
     heads: u128,
+    /// Whether scores are capped softly.
+    caps_scores: bool,
     v: u128,
     /// l: layers with weights of their own.
     layers: u128,
@@ -296,6 +298,7 @@ impl Shape {
             queries: heads,
             keys: heads,
             heads: trm.num_heads as u128,
+            caps_scores: false,
             v: trm.vocab_size as u128,
             layers,
             kept_layers: layers * config.learned_uses() as u128,
@@ -326,6 +329,7 @@ impl Shape {
             queries: queries as u128,
             keys: keys as u128,
             heads: config.num_attention_heads as u128,
+            caps_scores: config.scoring.soft_cap.is_some(),
             v: config.vocab_size as u128,
             layers,
             kept_layers: layers,
@@ -373,6 +377,18 @@ impl Shape {
         self.tokens * self.heads * self.length
     }
 
+    /// How many of them CUDA has at once: none where kernels for tiles of 16 bits serve these heads. That a card has such tiles is known
+    /// of bf16 only.
+    fn scores_on_cuda(&self, plan: &TrainPlan<LanguagePlan>) -> u128 {
+        let composed = plan.run.avoid_kernels.iter().any(|it| it == "attention");
+        let width = self.queries / self.heads.max(1);
+        let are_served = width.is_multiple_of(8) && width <= 128 && !self.caps_scores;
+        match plan.run.dtype.compute {
+            Dtype::Bf16 if are_served && !composed => 0,
+            _ => self.scores(),
+        }
+    }
+
     /// How many of them Metal has at once, and whether it keeps them: its own kernels take slices of what is too much.
     fn scores_on_metal(&self, plan: &TrainPlan<LanguagePlan>) -> (u128, bool) {
         let most = MAX_WEIGHTS as u128;
@@ -390,13 +406,13 @@ impl Shape {
         let mut attention = self.layer(Keeps::Attention) * bytes;
         let feed_forward = self.layer(Keeps::FeedForward) * bytes;
         let norms = (self.layer(Keeps::Norms) + self.tokens * rank as u128) * bytes;
-        // On a processor, attention goes along each row and keeps no scores. On CUDA they exist for one layer at a time, as
-        // numbers and as f32, forward and backward; Metal keeps those of each layer, unless they are too many.
+        // On a processor, attention goes along each row and keeps no scores, as it does on CUDA in bf16. Otherwise they exist there for
+        // one layer at a time, as numbers and as f32, forward and backward; Metal keeps those of each layer, unless they are too many.
         let [copies_cpu, copies_cuda, copies_composed] = LOGIT_COPIES;
         let (chunk, copies, passing_scores) = match plan.run.device {
             RequestedDevice::Cpu => (LOGIT_BYTES_CPU, copies_cpu, 0),
             RequestedDevice::Cuda(_) => {
-                let scores = self.scores() * (8 + 2 * bytes);
+                let scores = self.scores_on_cuda(plan) * (8 + 2 * bytes);
                 (LOGIT_BYTES_GPU, copies_cuda, scores)
             }
             _ => {
