@@ -313,7 +313,7 @@ describe("a model that chats", () => {
       while (!(await chunks.next()).value.choices[0].delta.content);
       left.controller.abort();
       const leave = new AbortController();
-      const vector = client.embeddings.create({ model: "tiny", input: "x".repeat(context) }, { signal: leave.signal }).catch(() => undefined);
+      const vector = client.embeddings.create({ model: "tiny", input: "x".repeat(4_000) }, { signal: leave.signal }).catch(() => undefined);
       setTimeout(() => leave.abort(), 10 * at);
       await vector;
       assert.equal((await chat()).choices[0].message.content, `${chain}H`);
@@ -324,7 +324,7 @@ describe("a model that chats", () => {
     const stream = await chat({ max_tokens: 300, stream: true });
     const vectors = Promise.all([1, 2].map(() => client.embeddings.create({ model: "tiny", input: Array.from({ length: 60 }, (_, at) => "x".repeat(200 + at)) })));
     const { text } = await drain(stream);
-    assert.equal(text.slice(0, 9), `${chain}H`);
+    assert.ok(text.startsWith(`${chain}H`), text);
     assert.ok((await vectors).every(({ data }) => data.length === 60));
   });
 
