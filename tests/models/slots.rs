@@ -85,6 +85,14 @@ fn a_token_read_beside_others_has_the_scores_that_it_has_alone() {
     }
 }
 
+/// A model that was opened, and needs its folder no more.
+fn model() -> LanguageModel {
+    let folder = tempfile::tempdir().unwrap();
+    let data = chat_file(folder.path());
+    let base = base_model(folder.path(), &data);
+    LanguageModel::open(&base, LoadDtypes::F32, &Device::Cpu).unwrap()
+}
+
 /// What is heard of texts until all are over.
 fn write(slots: &mut Slots, model: &LanguageModel, steps: usize) -> BTreeMap<u64, Answer> {
     let mut over = BTreeMap::new();
@@ -126,10 +134,7 @@ fn without_times(answer: Answer) -> Answer {
 
 #[test]
 fn a_text_is_written_in_a_slot_as_it_is_alone_whatever_others_do() {
-    let folder = tempfile::tempdir().unwrap();
-    let data = chat_file(folder.path());
-    let base = base_model(folder.path(), &data);
-    let model = LanguageModel::open(&base, LoadDtypes::F32, &Device::Cpu).unwrap();
+    let model = model();
     let asks: Vec<_> = ["1 + 1?", "What is 2 + 3, and why?", "Hello!", "3?"]
         .iter()
         .zip([20, 5, 1, 12])
@@ -163,10 +168,7 @@ fn a_text_is_written_in_a_slot_as_it_is_alone_whatever_others_do() {
 
 #[test]
 fn a_slot_is_free_again_when_its_text_was_left_and_keeps_what_it_read() {
-    let folder = tempfile::tempdir().unwrap();
-    let data = chat_file(folder.path());
-    let base = base_model(folder.path(), &data);
-    let model = LanguageModel::open(&base, LoadDtypes::F32, &Device::Cpu).unwrap();
+    let model = model();
     let mut slots = Slots::new(model.network.clone(), 2, CacheType::Auto, Vec::new());
     let prompt = |question: &str| model.prompt(question).unwrap();
     let begin = |slots: &mut Slots, name, prompt: &[u32]| {

@@ -16,7 +16,7 @@ mod fixed_pass;
 #[cfg(feature = "cuda")]
 pub(super) mod next_token;
 
-use std::rc::Rc;
+use std::{iter::repeat_n, rc::Rc};
 
 use candle_core::{DType, Device, Tensor};
 
@@ -451,7 +451,9 @@ impl Decoder {
             return Err(Error::Data(problem));
         }
         let rows_each = rows / pasts.len();
-        let of_rows = pasts.iter().flat_map(|past| vec![*past as u32; rows_each]);
+        let of_rows = pasts
+            .iter()
+            .flat_map(|past| repeat_n(*past as u32, rows_each));
         let counted: Vec<u32> = of_rows
             .flat_map(|past| past..past + length as u32)
             .collect();

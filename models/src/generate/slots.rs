@@ -2,7 +2,9 @@
 //! that weights are read once for all of these.
 //!
 //! Each text has a cache of its own, which it leaves to the next one that begins alike. What the others do changes nothing of what is
-//! written on a processor, but for what a cache still holds: what was read in other parts can differ in its last digits. Deliberately absent: who waits for a slot, and in which order.
+//! written on a processor, but for what a cache still holds: what was read in other parts can differ in its last digits.
+//!
+//! Deliberately absent: who waits for a slot, and in which order.
 
 use std::ops::ControlFlow;
 
@@ -22,7 +24,7 @@ use crate::{
     data::tokenizer::Tokenizer,
     ops::{
         kept::CacheType,
-        kernels::{self, metal::in_pool},
+        kernels::{self, cpu::linear::FEW_ROWS, metal::in_pool},
     },
 };
 
@@ -70,6 +72,9 @@ pub enum Heard<'a> {
 }
 
 impl Slots {
+    /// As many as products of few rows take at once.
+    pub const MOST: usize = FEW_ROWS;
+
     /// So many slots that are free, without the kernels of these operations.
     pub fn new(
         network: Network,

@@ -25,7 +25,7 @@ use std::{
 
 use axum::http::StatusCode;
 use jiff::Timestamp;
-use models::{device::RequestedDevice, ops::kept::CacheType};
+use models::{device::RequestedDevice, generate::slots::Slots, ops::kept::CacheType};
 use serde_json::{Value, json};
 use tokio::{
     runtime::{Builder, Runtime},
@@ -96,8 +96,8 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    /// As many slots as products of few rows take at once.
-    pub(crate) const SLOTS: usize = 4;
+    /// The most of them.
+    pub(crate) const SLOTS: usize = Slots::MOST;
 }
 
 /// What a server is doing.
