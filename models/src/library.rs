@@ -18,6 +18,15 @@ const CUDNN: [&str; 2] = if cfg!(windows) {
 const MAJOR: usize = 9;
 #[cfg(target_os = "linux")]
 const NCCL: &str = "libnccl.so.2";
+/// What CUPTI's library is called. Its functions that are used are the same in all of these versions.
+#[cfg(feature = "cuda")]
+const CUPTI: [&str; 5] = [
+    "libcupti.so.13",
+    "libcupti.so.12",
+    "libcupti.so",
+    "/usr/local/cuda/lib64/libcupti.so",
+    "/usr/local/cuda/extras/CUPTI/lib64/libcupti.so",
+];
 
 /// cuDNN, loaded for as long as the program runs.
 pub(crate) struct Cudnn {
@@ -56,6 +65,13 @@ pub(crate) fn nccl(folders: &[PathBuf]) -> Option<&'static Library> {
     let places = || folders.iter().map(PathBuf::as_path).chain(elsewhere);
     let load = || open(places().map(|folder| folder.join(NCCL)));
     FOUND.get_or_init(load).as_ref()
+}
+
+/// CUPTI, with which NVIDIA's tools listen to what a GPU does. It is looked for once.
+#[cfg(feature = "cuda")]
+pub(crate) fn cupti() -> Option<&'static Library> {
+    static FOUND: OnceLock<Option<Library>> = OnceLock::new();
+    FOUND.get_or_init(|| open(CUPTI)).as_ref()
 }
 
 /// The first of these libraries that there is. A name is looked up where the system keeps libraries, a path is taken as it is.

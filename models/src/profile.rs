@@ -4,10 +4,11 @@
 //! operation of a GPU waits until the one before it is done: what is found is the time of each alone, and their sum is more
 //! than a step takes.
 //!
-//! Deliberately absent: which steps are taken, which is `train/profile.rs`, and kernels by their own names.
+//! Deliberately absent: which steps are taken, which is `train/profile.rs`.
 
 use std::{
     cell::{Cell, RefCell},
+    collections::BTreeMap,
     marker::PhantomData,
     time::Instant,
 };
@@ -90,6 +91,88 @@ pub struct Recording {
     pub spans: Vec<Span>,
     /// Nothing where memory was not recorded.
     pub peak: Option<Peak>,
+}
+
+/// What a GPU did once: a kernel that ran, or a copy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Activity {
+    /// What it is called: a kernel by its own name.
+    pub name: String,
+    /// When it began, by a clock of the GPU.
+    pub start_nanos: u64,
+    /// When it ended, by the same clock.
+    pub end_nanos: u64,
+}
+
+/// What a GPU did in a step, without a recorder.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GpuTime {
+    /// How long it did anything. For the rest of the step it waited for the host.
+    pub busy_millis: f64,
+    /// Kernels and copies by name, those that take most first.
+    pub kernels: Vec<KernelTime>,
+}
+
+/// All launches of one kernel in a step.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct KernelTime {
+    /// Its own name.
+    pub name: String,
+    /// How often it ran in a step.
+    pub launches: f64,
+    /// What all of them took. Kernels may run beside each other, so together they can take longer than the GPU was busy.
+    pub millis: f64,
+}
+
+impl GpuTime {
+    /// What was done in so many steps, of one of them.
+    pub fn of(mut activities: Vec<Activity>, steps: usize) -> Self {
+        let steps = steps.max(1) as f64;
+        let millis = |nanos: u64| nanos as f64 / 1e6 / steps;
+        activities.sort_by_key(|it| it.start_nanos);
+        let (mut busy_nanos, mut until) = (0, 0);
+        let mut kernels: BTreeMap<&str, (usize, u64)> = BTreeMap::new();
+        for Activity {
+            name,
+            start_nanos,
+            end_nanos,
+        } in &activities
+        {
+            // What runs beside another is busy time once.
+            busy_nanos += end_nanos.saturating_sub(until.max(*start_nanos));
+            until = until.max(*end_nanos);
+            let (launches, nanos) = kernels.entry(name).or_default();
+            *launches += 1;
+            *nanos += end_nanos.saturating_sub(*start_nanos);
+        }
+        let kernels = kernels.into_iter();
+        let mut kernels: Vec<KernelTime> = kernels
+            .map(|(name, (launches, nanos))| KernelTime {
+                name: name.to_owned(),
+                launches: launches as f64 / steps,
+                millis: millis(nanos),
+            })
+            .collect();
+        kernels.sort_by(|a, b| b.millis.total_cmp(&a.millis));
+        Self {
+            busy_millis: millis(busy_nanos),
+            kernels,
+        }
+    }
+
+    /// Kernels that are told one by one.
+    const TOLD: usize = 24;
+
+    /// Those that take most, and what the others come to, if there are any.
+    pub fn told(&self) -> (&[KernelTime], Option<KernelTime>) {
+        let (told, rest) = self.kernels.split_at(self.kernels.len().min(Self::TOLD));
+        let others = (!rest.is_empty()).then(|| KernelTime {
+            name: format!("{} more", rest.len()),
+            launches: rest.iter().map(|it| it.launches).sum(),
+            millis: rest.iter().map(|it| it.millis).sum(),
+        });
+        (told, others)
+    }
 }
 
 /// What a device could do at best.
@@ -386,6 +469,37 @@ mod tests {
         assert_eq!(bytes, [Some(50), Some(-10)]);
         let peak = peak.unwrap();
         assert_eq!((peak.bytes, peak.operation.as_str()), (150, "inner"));
+    }
+
+    #[test]
+    fn a_gpu_is_busy_once_where_kernels_run_beside_each_other() {
+        let activity = |name: &str, start_micros: u64, end_micros: u64| Activity {
+            name: name.to_owned(),
+            start_nanos: start_micros * 1000,
+            end_nanos: end_micros * 1000,
+        };
+        // Of two steps. The first two overlap, the third lies within the second, and then nothing runs for a while.
+        let done = [
+            activity("sum", 1_000, 3_000),
+            activity("product", 2_000, 8_000),
+            activity("sum", 4_000, 5_000),
+            activity("product", 20_000, 21_000),
+        ];
+        let time = GpuTime::of(done.to_vec(), 2);
+        assert_eq!(time.busy_millis, (7.0 + 1.0) / 2.0);
+        let expected = [("product", 1.0, 3.5), ("sum", 1.0, 1.5)];
+        let kernels = time.kernels.iter();
+        let found: Vec<_> = kernels
+            .map(|it| (it.name.as_str(), it.launches, it.millis))
+            .collect();
+        assert_eq!(found, expected);
+        assert_eq!(time.told(), (&time.kernels[..], None));
+        let many = (0..30).map(|at| activity(&format!("kernel {at}"), at * 10, at * 10 + 1));
+        let time = GpuTime::of(many.collect(), 1);
+        let (told, others) = time.told();
+        let others = others.unwrap();
+        assert_eq!(told.len(), 24);
+        assert_eq!((others.name.as_str(), others.launches), ("6 more", 6.0));
     }
 
     #[test]

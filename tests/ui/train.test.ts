@@ -1,11 +1,13 @@
 // The form of a run: what it asks for, and how it says what is wrong.
 
-import { waitFor } from "@testing-library/svelte";
+import { render, screen, waitFor, within } from "@testing-library/svelte";
+import { userEvent } from "@testing-library/user-event";
 import { afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 
 import { api } from "../../ui/src/api";
 import { install } from "./fake";
 import { draft } from "../../ui/src/features/train/draft.svelte";
+import Profile from "../../ui/src/features/train/Profile.svelte";
 import { form, methodOf } from "../../ui/src/features/language/form";
 import { asked, needs, read, readList, requestOf, written, writtenList } from "../../ui/src/features/train/filled";
 import { memoryOf, widths } from "../../ui/src/features/train/memory";
@@ -198,13 +200,28 @@ describe("the form", () => {
     const names = (by: By) => sorted(parts, by).parts.map(({ operation, place }) => `${operation}, ${place}`);
     expect(names("time")[0]).toBe("linear with adapter, backward");
     expect(names("kept")[0]).toBe("linear with adapter, forward");
-    expect(names("kept").at(-1)).toBe("between operations, backward");
+    expect(names("kept").at(-1)).toBe("linear with adapter, backward");
     const { parts: shown, small } = sorted(parts, "moved");
     expect(shown.length + (small?.count ?? 0)).toBe(parts.length);
     const all = shown.reduce((sum, { share }) => sum + share, small?.share ?? 0);
     expect(all).toBeCloseTo(1, 2);
     draft.change({ steps: "10" });
     expect(draft.profile).toBeUndefined();
+  });
+
+  test("what a GPU did in a step is shown kernel by kernel, the others together", async () => {
+    draft.enter({ model: "/m", "data.files": "[/a.jsonl]" });
+    await waitFor(() => expect(draft.ready).toBe(true));
+    await draft.lookInside();
+    const profile = draft.profile;
+    if (!profile?.gpu) throw new Error("a profile of a GPU");
+    render(Profile, { profile, onclose: () => undefined });
+    expect(screen.queryByRole("group", { name: "Kernels of a step" })).toBeNull();
+    await userEvent.click(screen.getByRole("radio", { name: "GPU kernels" }));
+    const [, ...rows] = within(screen.getByRole("group", { name: "Kernels of a step" })).getAllByRole("row");
+    expect(rows).toHaveLength(25);
+    expect(rows[0]?.textContent).toContain(profile.gpu.kernels[0]?.name);
+    expect(rows.at(-1)?.textContent).toContain(profile.gpu.others?.name);
   });
 
   test("a step of any length has figures that can be compared", () => {

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     Result,
     device::memory::bytes_in_use,
-    profile::{Ceilings, Peak, Place, Recording, Span, record},
+    profile::{Ceilings, GpuTime, Peak, Place, Recording, Span, record},
 };
 
 /// Steps that are measured at least, and at most where they are short.
@@ -43,6 +43,10 @@ pub struct Profile {
     pub peak: Option<Peak>,
     /// The last recorded step, operation by operation.
     pub spans: Vec<Span>,
+    /// What an NVIDIA GPU did in a step without a recorder, kernel by kernel.
+    pub gpu: Option<GpuTime>,
+    /// Why that isn't known, on such a GPU.
+    pub gpu_unknown: Option<String>,
 }
 
 /// All operations of one name in one place of a step.
@@ -147,6 +151,11 @@ pub fn profile_steps(
     }
     let (memory, in_use) = record(device, Some(bytes_in_use), &mut *step);
     memory?;
+    let (gpu, gpu_unknown) = match gpu_time(device, step)? {
+        None => (None, None),
+        Some(Ok(time)) => (Some(time), None),
+        Some(Err(why)) => (None, Some(why)),
+    };
     let steps = recordings.len();
     let parts = parts(&recordings, &in_use);
     let last = recordings.pop().unwrap_or_default();
@@ -157,7 +166,33 @@ pub fn profile_steps(
         parts,
         peak: in_use.peak,
         spans: last.spans,
+        gpu,
+        gpu_unknown,
     }))
+}
+
+/// What an NVIDIA GPU does in a step, or why that can't be known.
+#[cfg(feature = "cuda")]
+fn gpu_time(
+    device: &Device,
+    step: &mut dyn FnMut() -> Result<()>,
+) -> Result<Option<std::result::Result<GpuTime, String>>> {
+    use crate::ops::kernels::cuda::activity;
+
+    if !device.is_cuda() {
+        return Ok(None);
+    }
+    let heard = activity::listen(device, || (0..STEPS).try_for_each(|_| step()))?;
+    Ok(Some(heard.map(|it| GpuTime::of(it, STEPS))))
+}
+
+#[cfg(not(feature = "cuda"))]
+#[allow(clippy::unnecessary_wraps, reason = "with CUDA it may fail")]
+fn gpu_time(
+    _device: &Device,
+    _step: &mut dyn FnMut() -> Result<()>,
+) -> Result<Option<std::result::Result<GpuTime, String>>> {
+    Ok(None)
 }
 
 fn timed(device: &Device, work: &mut dyn FnMut() -> Result<()>) -> Result<f64> {

@@ -7,12 +7,12 @@ use std::{
 };
 
 use clap::ValueEnum;
-use console::style;
+use console::{style, truncate_str};
 use models::{
     bench::{Size, Unit},
     device::RequestedDevice,
     figures::{bytes, count, counted, duration},
-    profile::{Ceilings, Span},
+    profile::{Ceilings, GpuTime, KernelTime, Span},
     train::profile::{Profile, ProfilePart},
 };
 use serde_json::{Value as Json, json};
@@ -71,6 +71,9 @@ pub(super) struct Arguments {
     #[arg(long)]
     force: bool,
 }
+
+/// So much of a kernel's name is shown, in columns.
+const KERNEL_WIDTH: usize = 64;
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum By {
@@ -219,6 +222,36 @@ fn show(what: &str, profile: &Profile, ceilings: Option<&Ceilings>, by: By, term
     }
     terminal.line("");
     terminal.table(&rows(profile, ceilings, by));
+    if let Some(gpu) = &profile.gpu {
+        terminal.line("");
+        terminal.line(format_args!(
+            "Of a step, the GPU works {}",
+            millis(gpu.busy_millis)
+        ));
+        terminal.line("");
+        terminal.table(&kernel_rows(gpu));
+    }
+    if let Some(why) = &profile.gpu_unknown {
+        terminal.note(format_args!("no kernels by name: {why}"));
+    }
+}
+
+/// What a GPU did, kernel by kernel.
+fn kernel_rows(gpu: &GpuTime) -> Vec<Vec<String>> {
+    let header = ["kernel", "launches", "time", "share"];
+    let header = header.map(|it| style(it).dim().to_string()).to_vec();
+    let (told, others) = gpu.told();
+    let row = |kernel: &KernelTime| {
+        let share = kernel.millis / gpu.busy_millis.max(f64::MIN_POSITIVE);
+        vec![
+            truncate_str(&kernel.name, KERNEL_WIDTH, "…").into_owned(),
+            right(count(kernel.launches.round() as u64), 8),
+            right(format!("{:.3} ms", kernel.millis), 11),
+            right(format!("{:.1} %", share * 100.0), 9),
+        ]
+    };
+    let rows = told.iter().chain(&others).map(row);
+    std::iter::once(header).chain(rows).collect()
 }
 
 fn note_best(ceilings: Option<&Ceilings>, terminal: &Terminal) {
@@ -231,12 +264,15 @@ fn note_best(ceilings: Option<&Ceilings>, terminal: &Terminal) {
     }
 }
 
-/// What it takes as a whole.
-fn summary(what: &str, profile: &Profile) -> Vec<String> {
-    let millis = |millis: f64| match millis < 1e3 {
+fn millis(millis: f64) -> String {
+    match millis < 1e3 {
         true => format!("{millis:.1} ms"),
         false => duration(millis / 1e3),
-    };
+    }
+}
+
+/// What it takes as a whole.
+fn summary(what: &str, profile: &Profile) -> Vec<String> {
     let mut lines = vec![format!(
         "{}, the median of {}",
         style(format!("{what} {}", millis(profile.step_millis))).bold(),
@@ -338,6 +374,8 @@ fn as_json(profile: &Profile, ceilings: Option<&Ceilings>) -> Json {
         "peak": profile.peak,
         "best": ceilings,
         "parts": profile.parts.iter().map(part).collect::<Vec<_>>(),
+        "gpu": profile.gpu,
+        "gpu_unknown": profile.gpu_unknown,
     })
 }
 

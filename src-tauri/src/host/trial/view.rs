@@ -1,5 +1,6 @@
 //! What the window shows of steps that were profiled.
 
+use models::profile::{GpuTime, KernelTime};
 use serde::Serialize;
 use specta::Type;
 use specta_typescript::Number;
@@ -23,8 +24,36 @@ pub(crate) struct ProfileView {
     best: Option<CeilingsView>,
     /// Operations by name and place, those that take most first.
     parts: Vec<ProfilePartView>,
+    /// What an NVIDIA GPU did, where it is known.
+    gpu: Option<GpuTimeView>,
     /// Who else used the device meanwhile, in a sentence.
     warning: Option<String>,
+}
+
+/// What a GPU did in a step as a run takes it.
+#[derive(Debug, Clone, PartialEq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+struct GpuTimeView {
+    #[specta(type = Number)]
+    busy_millis: f64,
+    /// Those that take most first.
+    kernels: Vec<KernelTimeView>,
+    /// All others together, if there are any.
+    others: Option<KernelTimeView>,
+}
+
+/// All launches of one kernel in a step.
+#[derive(Debug, Clone, PartialEq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+struct KernelTimeView {
+    name: String,
+    #[specta(type = Number)]
+    launches: f64,
+    #[specta(type = Number)]
+    millis: f64,
+    /// Of the time that the GPU is busy. Together they may be more than all of it, where some run beside others.
+    #[specta(type = Number)]
+    share: f64,
 }
 
 /// When the most memory was in use.
@@ -71,6 +100,23 @@ struct ProfilePartView {
     share_of_best: Option<f64>,
 }
 
+impl GpuTimeView {
+    fn new(gpu: &GpuTime) -> Self {
+        let view = |kernel: &KernelTime| KernelTimeView {
+            name: kernel.name.clone(),
+            launches: kernel.launches,
+            millis: kernel.millis,
+            share: kernel.millis / gpu.busy_millis.max(f64::MIN_POSITIVE),
+        };
+        let (told, others) = gpu.told();
+        Self {
+            busy_millis: gpu.busy_millis,
+            kernels: told.iter().map(view).collect(),
+            others: others.as_ref().map(view),
+        }
+    }
+}
+
 impl From<Tried<Profiled>> for ProfileView {
     fn from(tried: Tried<Profiled>) -> Self {
         let Profiled { profile, ceilings } = tried.found;
@@ -102,6 +148,7 @@ impl From<Tried<Profiled>> for ProfileView {
                 operations_per_second: it.operations_per_second,
                 bytes_per_second: it.bytes_per_second,
             }),
+            gpu: profile.gpu.map(|it| GpuTimeView::new(&it)),
             warning: tried.warning,
         }
     }
