@@ -8,15 +8,18 @@ use std::{
 
 const FOLDER: &str = "src/ops/kernels/cuda";
 
-/// Files with kernels, each with the oldest GPUs that can run it. The driver compiles its code for newer ones.
-const KERNELS: [(&str, &str); 5] = [
+/// What is compiled: a file with kernels, the oldest GPUs that can run it so, and what the code is called. The driver compiles it for
+/// newer ones.
+const KERNELS: [(&str, &str, &str); 6] = [
     // The oldest that CUDA 13 knows.
-    ("kernels", "compute_75"),
-    ("pictures", "compute_75"),
-    ("next_token", "compute_75"),
+    ("kernels", "compute_75", "kernels"),
+    ("pictures", "compute_75", "pictures"),
+    ("next_token", "compute_75", "next_token"),
     // Copies in the background and products of bf16.
-    ("convolution", "compute_80"),
-    ("flash", "compute_80"),
+    ("convolution", "compute_80", "convolution"),
+    ("flash", "compute_80", "flash"),
+    // Kernels that begin while the one before them ends.
+    ("next_token", "compute_90", "next_token_90"),
 ];
 
 fn main() -> Result<(), String> {
@@ -31,10 +34,10 @@ fn main() -> Result<(), String> {
     };
     KERNELS
         .iter()
-        .try_for_each(|(name, oldest)| compile(&compiler, name, oldest))
+        .try_for_each(|(name, oldest, code)| compile(&compiler, name, oldest, code))
 }
 
-fn compile(compiler: &Path, name: &str, oldest: &str) -> Result<(), String> {
+fn compile(compiler: &Path, name: &str, oldest: &str, code: &str) -> Result<(), String> {
     let source = format!("{FOLDER}/{name}.cu");
     let folder = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
     let mut command = Command::new(compiler);
@@ -47,7 +50,7 @@ fn compile(compiler: &Path, name: &str, oldest: &str) -> Result<(), String> {
     ]);
     let compiler = compiler.display();
     match command
-        .arg(folder.join(format!("{name}.ptx")))
+        .arg(folder.join(format!("{code}.ptx")))
         .arg(&source)
         .status()
     {

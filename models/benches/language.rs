@@ -31,6 +31,7 @@ use models::{
         load::{LoadDtypes, load_decoder},
     },
     device::{self, Checked, Choice, DeviceRequest, dtype::Dtype, memory::memory},
+    generate::sample::{Sampler, SamplingSettings},
     parameters::Parameters,
     random::Random,
     tape::{FixedPass, Tape, Value},
@@ -232,6 +233,7 @@ fn generate(folder: Option<&Path>, options: &Options) -> models::Result<Json> {
     let mut written: Vec<u32> = Vec::new();
     for _ in 0..options.number("rounds", 3) + 1 {
         let mut cache = decoder.new_cache();
+        let mut sampler = Sampler::new(&SamplingSettings::greedy())?;
         let mut next: Vec<u32> = (0..prompt as u32)
             .map(|token| 3 + token * 7 % 4000)
             .collect();
@@ -239,7 +241,7 @@ fn generate(folder: Option<&Path>, options: &Options) -> models::Result<Json> {
         let mut started = Instant::now();
         for index in 0..tokens {
             let logits = decoder.next_logits(&next, &mut cache)?;
-            next = vec![logits.argmax(0)?.to_scalar()?];
+            next = vec![sampler.next(&logits, &written)?];
             written.extend(&next);
             if index == 0 {
                 // The first token pays for the prompt.

@@ -13,6 +13,7 @@ use crate::{
         initial::InitialWeights,
     },
     device::dtype::Dtype,
+    ops::likeliest::likeliest,
     optim::{
         DecayScope, Optimizer,
         adamw::AdamW,
@@ -69,6 +70,9 @@ pub(super) fn generation(dtype: Dtype) -> Result<Operation> {
 pub(super) fn next_token(dtype: Dtype) -> Result<Operation> {
     let trial = StepTrial::of("a decoder of 2 layers", |place| {
         let decoder = decoder(place, false)?;
+        // Logits of which none are nearly equal.
+        let apart: Vec<f32> = (0..5000).map(|at| ((at * 37 + 11) % 4999) as f32).collect();
+        let apart = Tensor::new(apart, decoder.device())?;
         Ok(Box::new(move || {
             let tokens = text(0)[..PROMPT + FOLLOWING].to_vec();
             let mut cache = decoder.new_cache();
@@ -76,7 +80,12 @@ pub(super) fn next_token(dtype: Dtype) -> Result<Operation> {
             let following = tokens[PROMPT..].iter();
             let logits = following.map(|token| decoder.next_logits(&[*token], &mut cache));
             let logits = Tensor::stack(&logits.collect::<Result<Vec<_>>>()?, 0)?;
-            Ok(vec![Named::new("a logit", &logits)])
+            let likeliest = likeliest(&apart)?.map_or(-1.0, |token| token as f32);
+            let likeliest = Tensor::new(&[likeliest], &Device::Cpu)?;
+            Ok(vec![
+                Named::new("a logit", &logits),
+                Named::new("the likeliest token", &likeliest),
+            ])
         }))
     });
     Operation::within(if dtype == Dtype::F32 { 1e-4 } else { 5e-2 }, trial)

@@ -9,7 +9,7 @@ use candle_core::{DType, Tensor};
 use serde::{Deserialize, Serialize};
 
 use super::json::JsonText;
-use crate::{Error, Result, random::Random};
+use crate::{Error, Result, ops::likeliest::likeliest, random::Random};
 
 /// Below it, a temperature only ever leaves the likeliest token, and scores divided by it would overflow.
 const COLDEST: f64 = 1e-6;
@@ -159,13 +159,7 @@ impl Sampler {
         let penalizes = self.settings.repetition_penalty != 1.0 && !written.is_empty();
         let is_biased = !self.biases.is_none();
         if self.settings.temperature < COLDEST && !penalizes && !is_biased && json.is_none() {
-            // One value that is not finite makes the sum so; the likeliest among such would be token 0, for ever.
-            let sum = logits.to_dtype(DType::F32)?.sum_all()?;
-            let sum = sum.to_scalar::<f32>()?;
-            return match sum.is_finite() {
-                true => Ok(logits.argmax(0)?.to_scalar::<u32>()?),
-                false => Err(not_finite()),
-            };
+            return likeliest(logits)?.ok_or_else(not_finite);
         }
         let mut scores = logits.to_dtype(DType::F32)?.to_vec1::<f32>()?;
         if !scores.iter().all(|score| score.is_finite()) {

@@ -29,6 +29,7 @@ pub mod feed_forward;
 pub mod gated;
 pub mod kept;
 pub mod kernels;
+pub(crate) mod likeliest;
 pub mod linear;
 pub mod lora;
 pub mod norm;

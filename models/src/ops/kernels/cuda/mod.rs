@@ -5,6 +5,7 @@
 //!
 //! This file holds what kernels share: which tensors they serve, outputs, addresses, and the launch.
 
+pub(crate) mod activity;
 pub(crate) mod attention;
 pub(crate) mod batch_norm;
 pub(crate) mod codes;
@@ -28,13 +29,19 @@ pub(crate) mod side;
 #[cfg(test)]
 mod tests;
 
+use std::ffi::c_void;
+
 use candle_core::{
     CudaDevice, DType, Device, Shape, Storage, Tensor,
     cuda::{
         CudaStorageSlice, WrapErr,
         cudarc::driver::{
-            DevicePtr, DeviceRepr, LaunchConfig, PushKernelArg,
-            sys::CUfunction_attribute_enum as CUfunction_attribute,
+            CudaFunction, DevicePtr, DeviceRepr, LaunchConfig, PushKernelArg,
+            sys::{
+                CUfunction_attribute_enum as CUfunction_attribute, CUlaunchAttribute,
+                CUlaunchAttributeID, CUlaunchAttributeValue,
+                CUlaunchAttributeValue_union__bindgen_ty_1, CUlaunchConfig, cuLaunchKernelEx,
+            },
         },
     },
 };
@@ -97,13 +104,16 @@ pub(crate) fn output(shape: impl Into<Shape>, dtype: DType, like: &Tensor) -> Re
 
 /// Whether the GPU that a tensor is on has products of small matrices in bf16 and copies in the background.
 fn multiplies_tiles(tensor: &Tensor) -> Result<bool> {
-    /// The oldest that have both: their major compute capability.
-    const OLDEST: i32 = 8;
+    is_of(tensor, 8)
+}
+
+/// Whether the GPU that a tensor is on is of this major compute capability or a newer one.
+fn is_of(tensor: &Tensor, oldest: i32) -> Result<bool> {
     let Device::Cuda(device) = tensor.device() else {
         return Ok(false);
     };
     let stream = device.cuda_stream();
-    Ok(stream.context().compute_capability().w()?.0 >= OLDEST)
+    Ok(stream.context().compute_capability().w()?.0 >= oldest)
 }
 
 /// The device a tensor is on.
@@ -162,6 +172,10 @@ struct Launch {
     name: String,
     arguments: Vec<Argument>,
     shared_bytes: usize,
+    /// Whether it may begin while the launch before it ends: it waits by itself for what that writes.
+    overlaps: bool,
+    /// How many blocks of a column of the grid read each other's memory, where launches overlap.
+    cluster: usize,
 }
 
 /// Distances in numbers between the first three dimensions of a tensor, whose last lies side by side.
@@ -226,6 +240,24 @@ enum Argument {
     Number(f32),
 }
 
+impl Argument {
+    /// Where it lies.
+    fn place(&self) -> *mut c_void {
+        let place: *const c_void = match self {
+            Self::Pieces(it) => (&raw const **it).cast(),
+            Self::Parts(it) => (&raw const **it).cast(),
+            Self::Caches(it) => (&raw const **it).cast(),
+            Self::Address(it) => (&raw const *it).cast(),
+            Self::Count(it) => (&raw const *it).cast(),
+            Self::Strides(it) => (&raw const *it).cast(),
+            Self::PictureShape(it) => (&raw const *it).cast(),
+            Self::Whole(it) => (&raw const *it).cast(),
+            Self::Number(it) => (&raw const *it).cast(),
+        };
+        place.cast_mut()
+    }
+}
+
 impl Launch {
     /// The kernel `name` for the dtype of `like`, on its device.
     fn of(name: &str, like: &Tensor) -> Result<Self> {
@@ -240,6 +272,8 @@ impl Launch {
             name: format!("{name}_{suffix}"),
             arguments: Vec::new(),
             shared_bytes: 0,
+            overlaps: false,
+            cluster: 1,
         })
     }
 
@@ -255,6 +289,18 @@ impl Launch {
     /// So much memory for the threads of a block to share.
     fn sharing(mut self, bytes: usize) -> Self {
         self.shared_bytes = bytes;
+        self
+    }
+
+    /// Has the launch begin while the one before it ends, where that is so.
+    fn overlapping(mut self, overlaps: bool) -> Self {
+        self.overlaps = overlaps;
+        self
+    }
+
+    /// Has so many blocks of a column of the grid read each other's memory, where GPUs overlap launches.
+    fn clustered(mut self, blocks: usize) -> Self {
+        self.cluster = blocks;
         self
     }
 
@@ -343,6 +389,9 @@ impl Launch {
             let most = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
             kernel.set_attribute(most, self.shared_bytes as i32).w()?;
         }
+        if self.overlaps {
+            return self.launch_overlapping(&kernel, blocks, threads);
+        }
         let side = side::stream();
         let mut builder = match &side {
             Some(stream) => stream.launch_builder(&kernel),
@@ -369,5 +418,67 @@ impl Launch {
         // Safety: arguments have the kernel's types, and addresses are those of tensors with the numbers it touches.
         unsafe { builder.launch(size) }.w()?;
         Ok(())
+    }
+
+    /// The launch with attributes that cudarc's builder does not know.
+    #[allow(unsafe_code)]
+    fn launch_overlapping(
+        &self,
+        kernel: &CudaFunction,
+        blocks: [usize; 2],
+        threads: usize,
+    ) -> Result<()> {
+        let attribute = |id, value| CUlaunchAttribute {
+            id,
+            pad: [0; 4],
+            value,
+        };
+        let overlapping = CUlaunchAttributeValue {
+            programmaticStreamSerializationAllowed: 1,
+        };
+        let cluster = CUlaunchAttributeValue {
+            clusterDim: CUlaunchAttributeValue_union__bindgen_ty_1 {
+                x: 1,
+                y: self.cluster as u32,
+                z: 1,
+            },
+        };
+        let mut attributes = [
+            attribute(
+                CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+                overlapping,
+            ),
+            attribute(
+                CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+                cluster,
+            ),
+        ];
+        let stream = self.device.cuda_stream();
+        let configuration = CUlaunchConfig {
+            gridDimX: blocks[0] as u32,
+            gridDimY: blocks[1] as u32,
+            gridDimZ: 1,
+            blockDimX: threads as u32,
+            blockDimY: 1,
+            blockDimZ: 1,
+            sharedMemBytes: self.shared_bytes as u32,
+            hStream: stream.cu_stream(),
+            attrs: attributes.as_mut_ptr(),
+            numAttrs: attributes.len() as u32,
+        };
+        let arguments = self.arguments.iter().map(Argument::place);
+        let mut arguments: Vec<*mut c_void> = arguments.collect();
+        stream.context().bind_to_thread().w()?;
+        // Safety: arguments have the kernel's types and live until it is launched, which copies them; addresses are those of tensors
+        // with the numbers it touches.
+        let status = unsafe {
+            cuLaunchKernelEx(
+                &raw const configuration,
+                kernel.cu_function(),
+                arguments.as_mut_ptr(),
+                std::ptr::null_mut(),
+            )
+        };
+        Ok(status.result().w()?)
     }
 }

@@ -5,11 +5,17 @@
 //!
 //! Deliberately absent: which decoders this serves (`arch::decoder`), and several tokens of a text at once.
 
-use candle_core::{DType, Device, Tensor, cuda::cudarc::driver::DeviceRepr};
+use candle_core::{
+    DType, Device, Tensor,
+    cuda::{
+        WrapErr,
+        cudarc::driver::{DeviceRepr, result::memcpy_htod_async},
+    },
+};
 
 use super::{
     super::cpu::linear::FEW_ROWS, Argument, Launch, Module, PACK, SHARED_BYTES, address, broken,
-    gated,
+    device, gated, is_of, output,
 };
 use crate::{Result, ops::attention::Scoring, ops::gated::Activation};
 
@@ -18,14 +24,27 @@ const NEXT_TOKEN: Module = Module {
     code: include_str!(concat!(env!("OUT_DIR"), "/next_token.ptx")),
 };
 
+/// The same for GPUs that can begin a kernel while the one before it ends.
+const OVERLAPPING: Module = Module {
+    name: "anneal_next_token_90",
+    code: include_str!(concat!(env!("OUT_DIR"), "/next_token_90.ptx")),
+};
+/// The oldest of these: their major compute capability.
+const OLDEST_OVERLAPPING: i32 = 9;
+
 /// As in `next_token.cu`.
 const WARPS: usize = 4;
 const THREADS: usize = 32 * WARPS;
 const WIDEST_HEAD: usize = 256;
-/// Into how many parts the keys of a head are split: a block each.
+/// Into how many parts the keys of a head are split: a block each, as in `next_token.cu`.
 const KEY_PARTS: usize = 8;
+/// Numbers of a row that a warp multiplies alone: those that it has at once. A longer one is the work of a block.
+const WARP_WIDTH: usize = 1024;
 /// Blocks that read the head, each many rows: normalizing for each anew would cost as much as the rows.
 const HEAD_BLOCKS: usize = 1056;
+/// Blocks that look for the likeliest token, and threads of each.
+const LIKELIEST_BLOCKS: usize = 32;
+const LIKELIEST_THREADS: usize = 512;
 /// A linear layer has so many weights at most, whose outputs lie one after the other.
 const PARTS: usize = 3;
 /// Texts at most, as in `next_token.cu`.
@@ -150,10 +169,32 @@ pub(crate) fn serves_width(width: usize, is_normalized: bool) -> bool {
     width.is_multiple_of(PACK) && (!is_normalized || width * size_of::<f32>() <= SHARED_BYTES)
 }
 
-/// x = the row of the token in the table [v, d], scaled.
+/// Puts tokens and their positions where the next pass reads them: `state` of [`TokenBuffers`].
+#[allow(unsafe_code)]
+pub(crate) fn put(now: &[u32], state: &Tensor) -> Result<()> {
+    if now.len() != state.elem_count() {
+        return Err(broken("tokens and positions of another number of texts"));
+    }
+    let (to, device) = (address(state)?, device(state)?);
+    let stream = device.cuda_stream();
+    stream.context().bind_to_thread().w()?;
+    // Safety: there is room for as many numbers, and what is copied is read before this returns.
+    unsafe { memcpy_htod_async(to, now, stream.cu_stream()) }.w()?;
+    Ok(())
+}
+
+/// A kernel of this file, which waits by itself for the launch before it where it can.
+fn launch(name: &str, like: &Tensor) -> Result<Launch> {
+    let overlaps = is_of(like, OLDEST_OVERLAPPING)?;
+    let module = if overlaps { &OVERLAPPING } else { &NEXT_TOKEN };
+    Ok(Launch::of_module(module, name, like)?.overlapping(overlaps))
+}
+
+/// x = the row of the token in the table [v, d], scaled. What was launched before has to end before it begins.
 pub(crate) fn embedding(at: &TokenBuffers, table: &Tensor, scale: f64) -> Result<()> {
     let (texts, width) = at.x.dims2()?;
-    Launch::of_module(&NEXT_TOKEN, "token_embedding", table)?
+    launch("token_embedding", table)?
+        .overlapping(false)
         .tensors(&[&at.state, table, &at.x])?
         .whole(&[width])
         .numbers(&[scale])
@@ -178,7 +219,7 @@ pub(crate) fn attention(at: &TokenBuffers, attention: &TokenAttention) -> Result
     let pairs = angles.map_or(Ok(0), |(cosines, _)| cosines.dim(1))?;
     let cap = attention.scoring.soft_cap.unwrap_or(0.0);
     let epsilon = norms.map_or(0.0, |(q, _)| q.epsilon);
-    Launch::of_module(&NEXT_TOKEN, "token_attention", &at.attended)?
+    launch("token_attention", &at.attended)?
         .tensors(&[&at.state, &at.qkv])?
         .perhaps(norms.map(|(q, _)| &q.factor))?
         .perhaps(norms.map(|(_, k)| &k.factor))?
@@ -189,6 +230,7 @@ pub(crate) fn attention(at: &TokenBuffers, attention: &TokenAttention) -> Result
         .whole(&[heads, key_heads, width, pairs])
         .whole(&[attention.window.unwrap_or(0)])
         .numbers(&[attention.scoring.scale, cap, epsilon])
+        .clustered(KEY_PARTS)
         .launch_grid([at.texts()? * heads, KEY_PARTS], THREADS)
 }
 
@@ -207,7 +249,7 @@ pub(crate) fn feed_forward(
 ) -> Result<()> {
     let z = narrow_normalized(at, norm, gate_and_up)?;
     let (rows, width) = gate_and_up[0].weight.dims2()?;
-    Launch::of_module(&NEXT_TOKEN, "token_gate", &at.fed)?
+    launch("token_gate", &at.fed)?
         .tensors(&[&at.state, &at.x, &norm.factor])?
         .parts(Parts::of(gate_and_up, &z)?)
         .tensors(&[&at.fed])?
@@ -226,7 +268,7 @@ pub(crate) fn head(
     cap: Option<f64>,
 ) -> Result<()> {
     let (rows, width) = weight.dims2()?;
-    Launch::of_module(&NEXT_TOKEN, "token_head", weight)?
+    launch("token_head", weight)?
         .tensors(&[&at.state, &at.x, &norm.factor, weight, &at.scores])?
         .whole(&[rows, width])
         .numbers(&[norm.epsilon, cap.unwrap_or(0.0)])
@@ -235,6 +277,23 @@ pub(crate) fn head(
             [at.texts()?, rows.div_ceil(WARPS).min(HEAD_BLOCKS)],
             THREADS,
         )
+}
+
+/// The highest of scores [v] in f32, the first of equals; nothing where one is not finite.
+pub(crate) fn likeliest(scores: &Tensor) -> Result<Option<u32>> {
+    let count = scores.dims1()?;
+    let best = output((LIKELIEST_BLOCKS, 2), DType::U32, scores)?;
+    Launch::of_module(&NEXT_TOKEN, "token_likeliest", scores)?
+        .tensors(&[scores, &best])?
+        .whole(&[count])
+        .launch(LIKELIEST_BLOCKS, LIKELIEST_THREADS)?;
+    // As in `next_token.cu`, the low half first.
+    let ranks = best.to_vec2::<u32>()?;
+    let ranks = ranks
+        .iter()
+        .map(|it| u64::from(it[1]) << 32 | u64::from(it[0]));
+    let highest = ranks.max().unwrap_or(u64::MAX);
+    Ok((highest >> 32 != u64::from(u32::MAX)).then_some(!(highest as u32)))
 }
 
 /// z = A norm(x) of all adapters of these layers. Returns where each has its own.
@@ -284,7 +343,7 @@ fn normalized(
 ) -> Result<()> {
     let like = linears.first().ok_or_else(|| broken("no linear layer"))?;
     let (rows, width) = (parts.rows(), like.weight.dim(1)?);
-    Launch::of_module(&NEXT_TOKEN, "token_inputs", &like.weight)?
+    launch("token_inputs", &like.weight)?
         .tensors(&[&at.state, &at.x, &norm.factor])?
         .parts(*parts)
         .tensors(&[y])?
@@ -307,12 +366,14 @@ fn onto_sum(at: &TokenBuffers, y: &Tensor, linear: &TokenLinear) -> Result<()> {
 
 fn of_numbers(state: &Tensor, y: &Tensor, parts: &Parts, x: &Tensor, adds: bool) -> Result<()> {
     let (texts, width) = y.dims2()?;
-    Launch::of_module(&NEXT_TOKEN, "token_output", y)?
+    let rows = parts.rows();
+    let lanes = if width <= WARP_WIDTH { 32 } else { THREADS };
+    launch("token_output", y)?
         .tensors(&[state, y])?
         .parts(*parts)
         .tensors(&[x])?
-        .whole(&[width, usize::from(adds)])
-        .launch_grid([texts, parts.rows()], THREADS)
+        .whole(&[rows, width, lanes, usize::from(adds)])
+        .launch_grid([texts, rows.div_ceil(THREADS / lanes)], THREADS)
 }
 
 /// Where the keys and values of each text lie, in the order of `next_token.cu`.

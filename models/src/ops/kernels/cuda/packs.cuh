@@ -14,11 +14,14 @@ template <typename T> struct alignas(16) Pack {
     T of[PACK];
 };
 
-template <typename T> __device__ void read_pack(const T* from, float (&to)[PACK]) {
-    const Pack<T> pack = *reinterpret_cast<const Pack<T>*>(from);
+template <typename T> __device__ Pack<T> pack_at(const T* from) { return *reinterpret_cast<const Pack<T>*>(from); }
+
+template <typename T> __device__ void unpack(const Pack<T>& pack, float (&to)[PACK]) {
 #pragma unroll
     for (int i = 0; i < PACK; ++i) to[i] = float(pack.of[i]);
 }
+
+template <typename T> __device__ void read_pack(const T* from, float (&to)[PACK]) { unpack(pack_at(from), to); }
 
 template <typename T> __device__ void write_pack(T* to, const float (&from)[PACK]) {
     Pack<T> pack;
