@@ -402,7 +402,7 @@ mod tests {
                 && is_x86_feature_detected!("f16c");
             assert_eq!(rounded != exact, is_here);
         }
-        // Many rows are rounded to bf16 by tiles, where the processor has them.
+        // Many rows are rounded to bf16, where the processor has a unit for it.
         let many = Value::constant(f32s(4, &[70, 512]));
         let narrow = one_by_one(&many);
         drop(rounding);

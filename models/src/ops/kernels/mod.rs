@@ -177,10 +177,10 @@ pub(crate) fn narrow() -> Inexact<Option<Unit>> {
     Inexact::begin(&NARROWED, Some(Unit::here()))
 }
 
-/// The same for many rows where [`round`] lets some be rounded, and the processor has tiles for it.
+/// The same for many rows where [`round`] lets some be rounded, and the processor has a unit for it.
 pub(crate) fn narrow_rounded() -> Inexact<Option<Unit>> {
-    let tiles = Some(Unit::here()).filter(|it| rounded_rows() > 0 && it.has_tiles());
-    Inexact::begin(&NARROWED, tiles.or(narrowed()))
+    let unit = Some(Unit::here()).filter(|it| rounded_rows() > 0 && !it.is_portable());
+    Inexact::begin(&NARROWED, unit.or(narrowed()))
 }
 
 /// What multiplies such operands, where they are rounded.

@@ -111,7 +111,7 @@ fn pack_numbers<T: Stored>(
     panel: &mut [Line],
 ) {
     #[cfg(target_arch = "x86_64")]
-    if unit.has_vectors() {
+    if !unit.is_portable() {
         // Safety: the units have these instructions.
         #[allow(unsafe_code)]
         return unsafe { avx512::pack_panel(numbers, lines, first, panel) };

@@ -94,15 +94,14 @@ impl Unit {
         all[..count].iter().map(|kind| Self(*kind)).collect()
     }
 
-    /// Whether it has tiles, which are many times as fast as f32.
-    pub(crate) fn has_tiles(self) -> bool {
+    /// Whether it has tiles.
+    fn has_tiles(self) -> bool {
         self.0 == Kind::Amx
     }
 
-    /// Whether operands can be packed in vectors of AVX-512.
-    #[cfg(target_arch = "x86_64")]
-    pub(super) fn has_vectors(self) -> bool {
-        self.0 != Kind::Portable
+    /// Whether it is there to compare with, and slower than f32. Others pack operands in vectors of AVX-512.
+    pub(crate) fn is_portable(self) -> bool {
+        self.0 == Kind::Portable
     }
 
     /// Multiplies a block into its target.
