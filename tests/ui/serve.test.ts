@@ -73,7 +73,18 @@ describe("the page of the server", () => {
     await userEvent.type(screen.getByRole("textbox", { name: "Key" }), "secret");
     await userEvent.click(button);
     expect(await screen.findByText("Clients need the key.")).toBeTruthy();
-    expect(started).toHaveBeenCalledWith("2026-11-20-support-tone-3e90", "secret", false);
+    expect(started).toHaveBeenCalledWith("2026-11-20-support-tone-3e90", { key: "secret", cache: "auto", slots: 4 }, false);
     expect(screen.getByLabelText("Example").textContent).toContain("Bearer secret");
+  });
+
+  test("answers as many at once as was chosen, with the cache that was chosen", async () => {
+    const started = vi.spyOn(api, "startServer");
+    const button = await start();
+    await userEvent.click(screen.getByText("More settings"));
+    await userEvent.click(screen.getByRole("radio", { name: "1" }));
+    await userEvent.click(screen.getByRole("radio", { name: "Q8" }));
+    await userEvent.click(button);
+    expect(await screen.findByText(/One request is answered at a time/)).toBeTruthy();
+    expect(started).toHaveBeenCalledWith(expect.anything(), { key: null, cache: "q8", slots: 1 }, false);
   });
 });

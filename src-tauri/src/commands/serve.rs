@@ -1,14 +1,28 @@
 //! A model for other programs on this machine.
 
 use models::ops::kept::CacheType;
+use serde::Deserialize;
+use specta::Type;
 use tauri::State;
 
 use super::App;
 use crate::{
     lock::locked,
     serve::{Served, Server, view::ServerView},
-    wire::error::Result,
+    wire::error::{AppError, Result},
 };
+
+/// How a model is served.
+#[derive(Deserialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ServeSettings {
+    /// The key that clients have to show. Without one, any is accepted.
+    key: Option<String>,
+    /// How keys and values of what was read are kept.
+    cache: CacheType,
+    /// How many requests are answered at once.
+    slots: usize,
+}
 
 /// What the server does, if there is one, with the requests after one with this number.
 #[tauri::command(async)]
@@ -24,9 +38,17 @@ pub(super) fn server(app: State<'_, App>, after: u32) -> Result<Option<ServerVie
 pub(super) fn start_server(
     app: State<'_, App>,
     name: String,
-    key: Option<String>,
+    settings: ServeSettings,
     force: bool,
 ) -> Result<ServerView> {
+    let ServeSettings { key, cache, slots } = settings;
+    if !(1..=Served::SLOTS).contains(&slots) {
+        let why = format!(
+            "{slots} requests can’t be answered at once; choose from 1 to {}",
+            Served::SLOTS
+        );
+        return Err(AppError::invalid(why).with_field("slots"));
+    }
     let mut running = locked(&app.server);
     // Two models at once may not fit.
     *running = None;
@@ -37,8 +59,8 @@ pub(super) fn start_server(
         force,
         port: None,
         key,
-        cache: CacheType::default(),
-        slots: Served::SLOTS,
+        cache,
+        slots,
     };
     let server = Server::start(served, &host)?;
     let view = ServerView::new(&server, 0);

@@ -72,6 +72,7 @@ struct About {
     name: String,
     answers: bool,
     context: usize,
+    slots: usize,
     warnings: Vec<String>,
     since: Timestamp,
 }
@@ -141,6 +142,7 @@ impl Server {
             name: served.name,
             answers: model.answers(),
             context: model.context(),
+            slots,
             warnings: model.warnings().to_vec(),
             since: Timestamp::now(),
         };

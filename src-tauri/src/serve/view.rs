@@ -22,6 +22,8 @@ pub(crate) struct ServerView {
     context: usize,
     /// Whether clients have to show a key.
     has_key: bool,
+    /// How many requests it answers at once.
+    slots: usize,
     /// Since when it is running, in UTC.
     since: String,
     /// Requests that were answered with text.
@@ -60,6 +62,7 @@ impl ServerView {
             answers: server.about.answers,
             context: server.about.context,
             has_key: server.shared.door.has_key(),
+            slots: server.about.slots,
             since: server.about.since.to_string(),
             answered,
             answering,

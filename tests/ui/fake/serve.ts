@@ -22,7 +22,7 @@ const after = (number: number): ServerView | null => (server ? { ...server, entr
 export const serveAnswers = {
   server: after,
 
-  startServer: async (name, key, force) => {
+  startServer: async (name, { key, slots }, force) => {
     await wait(60);
     if (scene === "broken") refuse("could not listen at 127.0.0.1:1434: Address already in use (os error 48)", "another program may listen there; choose another port with `--port`");
     if (/a-remarkably-long/.test(name) && !force) refuse("chatting needs about 31.0 GB, and 21.4 GB are free on Apple M3 Max", "close other programs, or what else is open here, or choose a smaller model", null, "needs_force");
@@ -30,7 +30,7 @@ export const serveAnswers = {
     entries = ASKED.map((entry, at) => ({ ...entry, number: at + 1, time: new Date(started - (ASKED.length - at) * 41_000).toISOString() }));
     server = {
       address: "http://127.0.0.1:1414/v1", model: lastOf(name), name, answers: !name.startsWith(`${HOME}/models`) || !/Base$/.test(name), context: 8192,
-      hasKey: key !== null, since: now(), answered: 42, answering: 1, waiting: 0, tokensPerSecond: 61.2, firstSeconds: 0.14, warnings: [],
+      hasKey: key !== null, slots, since: now(), answered: 42, answering: 1, waiting: 0, tokensPerSecond: 61.2, firstSeconds: 0.14, warnings: [],
     };
     const view = after(0);
     return view ?? refuse("the server did not start");

@@ -196,7 +196,7 @@ export const commands = {
 	/**  What the server does, if there is one, with the requests after one with this number. */
 	server: (after: number) => typedError<ServerView | null, AppError>(__TAURI_INVOKE("server", { after })),
 	/**  Serves a run or a model in place of the one that is served. One that does not fit into memory is opened only with `force`. */
-	startServer: (name: string, key: string | null, force: boolean) => typedError<ServerView, AppError>(__TAURI_INVOKE("start_server", { name, key, force })),
+	startServer: (name: string, settings: ServeSettings, force: boolean) => typedError<ServerView, AppError>(__TAURI_INVOKE("start_server", { name, settings, force })),
 	/**  Ends the server. Answers that are being written break off. */
 	stopServer: () => typedError<null, AppError>(__TAURI_INVOKE("stop_server")),
 	/**  Some puzzles of files, with so many other looks of the first of them. Nothing where the files hold something else. */
@@ -1338,6 +1338,15 @@ export type FoundView = {
 	here: boolean,
 };
 
+/**  What a GPU did in a step as a run takes it. */
+export type GpuTimeView = {
+	busyMillis: number,
+	/**  Those that take most first. */
+	kernels: KernelTimeView[],
+	/**  All others together, if there are any. */
+	others: KernelTimeView | null,
+};
+
 /**  How strongly the places of a picture speak for something. */
 export type HeatMap = {
 	/**  Places from top to bottom. */
@@ -1438,6 +1447,15 @@ export type Interval = {
 	draws: number,
 	/**  Draws in which the figure was not defined. */
 	undefined: number,
+};
+
+/**  All launches of one kernel in a step. */
+export type KernelTimeView = {
+	name: string,
+	launches: number,
+	millis: number,
+	/**  Of the time that the GPU is busy. Together they may be more than all of it, where some run beside others. */
+	share: number,
 };
 
 /**  A label of the data. */
@@ -1936,6 +1954,8 @@ export type ProfileView = {
 	best: CeilingsView | null,
 	/**  Operations by name and place, those that take most first. */
 	parts: ProfilePartView[],
+	/**  What an NVIDIA GPU did, where it is known. */
+	gpu: GpuTimeView | null,
 	/**  Who else used the device meanwhile, in a sentence. */
 	warning: string | null,
 };
@@ -2291,6 +2311,16 @@ export type SentenceView = {
 	bad: boolean,
 };
 
+/**  How a model is served. */
+export type ServeSettings = {
+	/**  The key that clients have to show. Without one, any is accepted. */
+	key: string | null,
+	/**  How keys and values of what was read are kept. */
+	cache: CacheType,
+	/**  How many requests are answered at once. */
+	slots: number,
+};
+
 /**  A server that is running, and what it did since it was last looked at. */
 export type ServerView = {
 	/**  What clients are given: `http://127.0.0.1:1414/v1`. */
@@ -2305,6 +2335,8 @@ export type ServerView = {
 	context: number,
 	/**  Whether clients have to show a key. */
 	hasKey: boolean,
+	/**  How many requests it answers at once. */
+	slots: number,
 	/**  Since when it is running, in UTC. */
 	since: string,
 	/**  Requests that were answered with text. */

@@ -23,15 +23,19 @@ fn got(address: &str, path: &str) -> std::io::Result<String> {
 fn a_run_is_served_to_other_programs_until_that_is_switched_off() {
     let window = Window::open();
     assert_eq!(window.call("server", json!({"after": 0})), Value::Null);
-    let nothing = json!({"name": "nothing", "key": null, "force": false});
-    window.refused("start_server", nothing);
+    let settings = |slots: usize| json!({"key": "secret", "cache": "q8", "slots": slots});
+    let asked =
+        |name: &str, slots| json!({"name": name, "settings": settings(slots), "force": false});
+    window.refused("start_server", asked("nothing", 4));
 
     let filled = with(window.small_run(), json!({"steps": "3"}));
     let id = window.call("start_run", json!({ "filled": filled, "force": false }));
     let id = id.as_str().unwrap();
     until(|| window.run(id)["status"] == "finished");
-    let asked = json!({"name": id, "key": "secret", "force": false});
-    let started = window.call("start_server", asked);
+    window.refused("start_server", asked(id, 0));
+    window.refused("start_server", asked(id, 5));
+    let started = window.call("start_server", asked(id, 2));
+    assert_eq!(started["slots"], 2);
     assert_eq!(started["model"], id);
     assert_eq!(started["hasKey"], true);
     assert_eq!(started["answers"], false);

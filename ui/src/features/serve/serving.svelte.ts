@@ -1,6 +1,6 @@
 // The server, for as long as the window is open: leaving the page does not end it.
 
-import { api, type RequestEntry, type ServerView } from "../../api";
+import { api, type RequestEntry, type ServerView, type ServeSettings } from "../../api";
 
 /** How many of the newest requests are shown. */
 const MAX = 200;
@@ -24,10 +24,10 @@ class Serving {
     this.take(found ?? undefined);
   }
 
-  async start(name: string, key: string, force = false) {
-    const started = await api.startServer(name, key || null, force);
+  async start(name: string, settings: ServeSettings, force = false) {
+    const started = await api.startServer(name, settings, force);
     this.entries = [];
-    this.key = key;
+    this.key = settings.key ?? "";
     this.take(started);
   }
 
