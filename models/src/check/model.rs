@@ -70,8 +70,12 @@ pub(super) fn generation(dtype: Dtype) -> Result<Operation> {
 pub(super) fn next_token(dtype: Dtype) -> Result<Operation> {
     let trial = StepTrial::of("a decoder of 2 layers", |place| {
         let decoder = decoder(place, false)?;
-        // Logits of which none are nearly equal.
-        let apart: Vec<f32> = (0..5000).map(|at| ((at * 37 + 11) % 4999) as f32).collect();
+        // Each number once.
+        const COUNT: u32 = 4999;
+        let apart: Vec<f32> = (0..COUNT)
+            .map(|at| ((at * 37 + 11) % COUNT) as f32)
+            .collect();
+        let highest = apart.iter().position(|it| *it == (COUNT - 1) as f32);
         let apart = Tensor::new(apart, decoder.device())?;
         Ok(Box::new(move || {
             let tokens = text(0)[..PROMPT + FOLLOWING].to_vec();
@@ -80,11 +84,12 @@ pub(super) fn next_token(dtype: Dtype) -> Result<Operation> {
             let following = tokens[PROMPT..].iter();
             let logits = following.map(|token| decoder.next_logits(&[*token], &mut cache));
             let logits = Tensor::stack(&logits.collect::<Result<Vec<_>>>()?, 0)?;
-            let likeliest = likeliest(&apart)?.map_or(-1.0, |token| token as f32);
-            let likeliest = Tensor::new(&[likeliest], &Device::Cpu)?;
+            let found = likeliest(&apart)?.map(|token| token as usize);
+            let is_right = if found == highest { 1.0f32 } else { 0.0 };
+            let is_right = Tensor::new(&[is_right], &Device::Cpu)?;
             Ok(vec![
                 Named::new("a logit", &logits),
-                Named::new("the likeliest token", &likeliest),
+                Named::new("whether the likeliest token is found", &is_right),
             ])
         }))
     });
@@ -184,7 +189,7 @@ fn write(decoder: &Decoder) -> Result<Tensor> {
     let mut written = Vec::new();
     while written.len() < WRITTEN {
         let logits = decoder.next_logits(&next, &mut cache)?;
-        // Chosen on the host, as it is when a person chats.
+        // Chosen on the host, so that only reading is compared.
         let token: u32 = logits.to_device(&Device::Cpu)?.argmax(0)?.to_scalar()?;
         next = vec![token];
         written.push(token as f32);

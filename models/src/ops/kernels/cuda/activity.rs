@@ -1,7 +1,7 @@
 //! What the GPU does, launch by launch and by name, as NVIDIA's CUPTI hears it where its library is found when the program runs.
 //!
 //! Nothing is launched differently while it listens, and a recorded pass is heard kernel by kernel. It takes some time for each
-//! launch, so nobody listens while a step is timed.
+//! launch, so nobody listens while a step is timed. Afterwards it stays attached to the process, which costs launches a little.
 //!
 //! Deliberately absent: counters of what happens within a kernel, which are for those who write one.
 
@@ -53,8 +53,11 @@ functions! {
 }
 
 /// Why nothing can be heard.
-const MISSING: &str = "NVIDIA’s CUPTI was not found: install it with the CUDA toolkit, or put the folder of libcupti.so into \
-                       LD_LIBRARY_PATH";
+const MISSING: &str = if cfg!(target_os = "linux") {
+    "NVIDIA’s CUPTI was not found: install it with the CUDA toolkit, or put the folder of libcupti.so into LD_LIBRARY_PATH"
+} else {
+    "NVIDIA’s CUPTI is looked for on Linux only"
+};
 
 /// What was heard. CUPTI tells the whole process, from a thread of its own.
 static HEARD: Mutex<Vec<Activity>> = Mutex::new(Vec::new());

@@ -38,7 +38,7 @@ const THREADS: usize = 32 * WARPS;
 const WIDEST_HEAD: usize = 256;
 /// Into how many parts the keys of a head are split: a block each, as in `next_token.cu`.
 const KEY_PARTS: usize = 8;
-/// Numbers of a row that a warp multiplies alone: those that it has at once. A longer one is the work of a block.
+/// Numbers of a row that a warp multiplies alone: in 16 bits, those that it has at once. A longer one is the work of a block.
 const WARP_WIDTH: usize = 1024;
 /// Blocks that read the head, each many rows: normalizing for each anew would cost as much as the rows.
 const HEAD_BLOCKS: usize = 1056;
@@ -283,7 +283,8 @@ pub(crate) fn head(
 pub(crate) fn likeliest(scores: &Tensor) -> Result<Option<u32>> {
     let count = scores.dims1()?;
     let best = output((LIKELIEST_BLOCKS, 2), DType::U32, scores)?;
-    Launch::of_module(&NEXT_TOKEN, "token_likeliest", scores)?
+    launch("token_likeliest", scores)?
+        .overlapping(false)
         .tensors(&[scores, &best])?
         .whole(&[count])
         .launch(LIKELIEST_BLOCKS, LIKELIEST_THREADS)?;
