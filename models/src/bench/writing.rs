@@ -1,15 +1,16 @@
 //! What talking needs: reading a prompt, and writing token after token.
 
-use candle_core::{DType, Device};
+use candle_core::DType;
 
 use super::{
     BenchCase, BenchDevice, StepWork, Unit, Work, Workload, just_one,
     learning::refuse_what_does_not_fit, size::RepeatedWeights,
 };
 use crate::{
-    Result,
+    Error, Result,
     arch::{decoder::Decoder, kv_cache::KvCache},
     device::dtype::{DeviceClass, Role, choose_dtype},
+    ops::likeliest::likeliest,
     random::Random,
     tasks::language::footprint::inference_bytes,
 };
@@ -121,10 +122,9 @@ fn weights_of(decoder: &Decoder) -> (f64, f64) {
     (parameters.count() as f64, parameters.bytes() as f64)
 }
 
-/// Reads tokens, and says which is the likeliest next, as an answer does: chosen on the host.
+/// Reads tokens, and says which is the likeliest next, as an answer does where nothing is drawn.
 fn next(decoder: &Decoder, tokens: &[u32], cache: &mut KvCache) -> Result<Vec<u32>> {
-    let logits = decoder
-        .next_logits(tokens, cache)?
-        .to_device(&Device::Cpu)?;
-    Ok(vec![logits.argmax(0)?.to_scalar()?])
+    let logits = decoder.next_logits(tokens, cache)?;
+    let token = likeliest(&logits)?.ok_or_else(|| Error::Data("no finite scores".to_owned()))?;
+    Ok(vec![token])
 }
