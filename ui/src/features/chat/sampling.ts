@@ -38,6 +38,9 @@ export const CACHES: { value: Cache; text: string }[] = [
   { value: "q8", text: "Q8" },
 ];
 
+/** What that means. */
+export const CACHE_HELP = "On a processor, F16 takes half the memory of Full, Q8 a quarter. A GPU keeps the model’s precision.";
+
 export type Preset = "precise" | "balanced" | "creative";
 
 export const PRESETS: { value: Preset; text: string; temperature: number; top_p?: number }[] = [
