@@ -151,11 +151,16 @@ pub fn profile_steps(
     }
     let (memory, in_use) = record(device, Some(bytes_in_use), &mut *step);
     memory?;
-    let (gpu, gpu_unknown) = match gpu_time(device, step)? {
-        None => (None, None),
-        Some(Ok(time)) => (Some(time), None),
-        Some(Err(why)) => (None, Some(why)),
+    // What fails here, such as memory that listening takes as well, costs names and no more.
+    let (gpu, gpu_unknown) = match gpu_time(device, step) {
+        Ok(None) => (None, None),
+        Ok(Some(Ok(time))) => (Some(time), None),
+        Ok(Some(Err(why))) => (None, Some(why)),
+        Err(error) => (None, Some(error.to_string())),
     };
+    if stop() {
+        return Ok(None);
+    }
     let steps = recordings.len();
     let parts = parts(&recordings, &in_use);
     let last = recordings.pop().unwrap_or_default();

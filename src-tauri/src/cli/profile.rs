@@ -7,7 +7,7 @@ use std::{
 };
 
 use clap::ValueEnum;
-use console::{style, truncate_str};
+use console::style;
 use models::{
     bench::{Size, Unit},
     device::RequestedDevice,
@@ -142,6 +142,7 @@ fn answer(arguments: &Arguments, host: &Host, terminal: &Terminal) -> Result<End
         }
         show(&what, profile, ceilings, arguments.by, terminal);
     }
+    note_unknown(&profile.prompt, terminal);
     note_best(ceilings, terminal);
     Ok(Ended::Done)
 }
@@ -206,6 +207,7 @@ fn tell(
     }
     let ceilings = ceilings.as_ref();
     show(what, profile, ceilings, arguments.by, terminal);
+    note_unknown(profile, terminal);
     note_best(ceilings, terminal);
     if let Some(path) = &arguments.trace {
         terminal.note(format_args!(
@@ -225,15 +227,30 @@ fn show(what: &str, profile: &Profile, ceilings: Option<&Ceilings>, by: By, term
     if let Some(gpu) = &profile.gpu {
         terminal.line("");
         terminal.line(format_args!(
-            "Of a step, the GPU works {}",
+            "The GPU is busy for {} of it",
             millis(gpu.busy_millis)
         ));
         terminal.line("");
         terminal.table(&kernel_rows(gpu));
     }
+}
+
+fn note_unknown(profile: &Profile, terminal: &Terminal) {
     if let Some(why) = &profile.gpu_unknown {
         terminal.note(format_args!("no kernels by name: {why}"));
     }
+}
+
+/// A kernel's name, without its middle where it is long: what its end says tells it from others.
+fn shortened(name: &str) -> String {
+    let count = name.chars().count();
+    if count <= KERNEL_WIDTH {
+        return name.to_owned();
+    }
+    let half = KERNEL_WIDTH / 2;
+    let start: String = name.chars().take(half).collect();
+    let end: String = name.chars().skip(count - half + 1).collect();
+    format!("{start}…{end}")
 }
 
 /// What a GPU did, kernel by kernel.
@@ -244,7 +261,7 @@ fn kernel_rows(gpu: &GpuTime) -> Vec<Vec<String>> {
     let row = |kernel: &KernelTime| {
         let share = kernel.millis / gpu.busy_millis.max(f64::MIN_POSITIVE);
         vec![
-            truncate_str(&kernel.name, KERNEL_WIDTH, "…").into_owned(),
+            shortened(&kernel.name),
             right(count(kernel.launches.round() as u64), 8),
             right(format!("{:.3} ms", kernel.millis), 11),
             right(format!("{:.1} %", share * 100.0), 9),

@@ -1956,6 +1956,8 @@ export type ProfileView = {
 	parts: ProfilePartView[],
 	/**  What an NVIDIA GPU did, where it is known. */
 	gpu: GpuTimeView | null,
+	/**  Why it isn’t, on such a GPU. */
+	gpuUnknown: string | null,
 	/**  Who else used the device meanwhile, in a sentence. */
 	warning: string | null,
 };

@@ -26,6 +26,8 @@ pub(crate) struct ProfileView {
     parts: Vec<ProfilePartView>,
     /// What an NVIDIA GPU did, where it is known.
     gpu: Option<GpuTimeView>,
+    /// Why it isn’t, on such a GPU.
+    gpu_unknown: Option<String>,
     /// Who else used the device meanwhile, in a sentence.
     warning: Option<String>,
 }
@@ -149,6 +151,7 @@ impl From<Tried<Profiled>> for ProfileView {
                 bytes_per_second: it.bytes_per_second,
             }),
             gpu: profile.gpu.map(|it| GpuTimeView::new(&it)),
+            gpu_unknown: profile.gpu_unknown,
             warning: tried.warning,
         }
     }
