@@ -153,10 +153,9 @@ pub fn profile_steps(
     memory?;
     // What fails here, such as memory that listening takes as well, costs names and no more.
     let (gpu, gpu_unknown) = match gpu_time(device, step) {
-        Ok(None) => (None, None),
-        Ok(Some(Ok(time))) => (Some(time), None),
-        Ok(Some(Err(why))) => (None, Some(why)),
-        Err(error) => (None, Some(error.to_string())),
+        None => (None, None),
+        Some(Ok(time)) => (Some(time), None),
+        Some(Err(why)) => (None, Some(why)),
     };
     if stop() {
         return Ok(None);
@@ -181,23 +180,21 @@ pub fn profile_steps(
 fn gpu_time(
     device: &Device,
     step: &mut dyn FnMut() -> Result<()>,
-) -> Result<Option<std::result::Result<GpuTime, String>>> {
+) -> Option<std::result::Result<GpuTime, String>> {
     use crate::ops::kernels::cuda::activity;
 
-    if !device.is_cuda() {
-        return Ok(None);
-    }
-    let heard = activity::listen(device, || (0..STEPS).try_for_each(|_| step()))?;
-    Ok(Some(heard.map(|it| GpuTime::of(it, STEPS))))
+    device.is_cuda().then(|| {
+        let heard = activity::listen(device, || (0..STEPS).try_for_each(|_| step()))?;
+        Ok(GpuTime::of(heard, STEPS))
+    })
 }
 
 #[cfg(not(feature = "cuda"))]
-#[allow(clippy::unnecessary_wraps, reason = "with CUDA it may fail")]
 fn gpu_time(
     _device: &Device,
     _step: &mut dyn FnMut() -> Result<()>,
-) -> Result<Option<std::result::Result<GpuTime, String>>> {
-    Ok(None)
+) -> Option<std::result::Result<GpuTime, String>> {
+    None
 }
 
 fn timed(device: &Device, work: &mut dyn FnMut() -> Result<()>) -> Result<f64> {

@@ -69,31 +69,24 @@ fn functions() -> Option<&'static Functions> {
         .as_ref()
 }
 
-/// Listens to all that GPUs do for this process while `work` is done. Nothing is done, and why is said, where nobody can listen.
+/// Listens to all that GPUs do for this process while `work` is done, or says why that can't be: then `work` was not done, or failed.
 pub(crate) fn listen(
     device: &Device,
     work: impl FnOnce() -> Result<()>,
-) -> Result<std::result::Result<Vec<Activity>, String>> {
+) -> std::result::Result<Vec<Activity>, String> {
     /// One at a time.
     static LISTENING: Mutex<()> = Mutex::new(());
     let _alone = LISTENING.lock().unwrap_or_else(PoisonError::into_inner);
-    let Some(functions) = functions() else {
-        return Ok(Err(MISSING.to_owned()));
-    };
-    device.synchronize()?;
+    let functions = functions().ok_or(MISSING)?;
+    let synchronize = || device.synchronize().map_err(|error| error.to_string());
+    synchronize()?;
     take();
-    let listening = match Listening::begin(functions) {
-        Ok(listening) => listening,
-        Err(status) => {
-            return Ok(Err(format!(
-                "NVIDIA’s CUPTI doesn’t listen: error {status}"
-            )));
-        }
-    };
-    work()?;
-    device.synchronize()?;
+    let listening = Listening::begin(functions)
+        .map_err(|status| format!("NVIDIA’s CUPTI doesn’t listen: error {status}"))?;
+    work().map_err(|error| error.to_string())?;
+    synchronize()?;
     drop(listening);
-    Ok(Ok(take()))
+    Ok(take())
 }
 
 fn take() -> Vec<Activity> {
