@@ -160,6 +160,11 @@ impl GpuTime {
         }
     }
 
+    /// The share of the time that the GPU was busy. Of all kernels together it can be more than 1, where some run beside others.
+    pub fn share(&self, kernel: &KernelTime) -> f64 {
+        kernel.millis / self.busy_millis.max(f64::MIN_POSITIVE)
+    }
+
     /// Kernels that are told one by one.
     const TOLD: usize = 24;
 

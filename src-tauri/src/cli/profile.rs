@@ -259,12 +259,11 @@ fn kernel_rows(gpu: &GpuTime) -> Vec<Vec<String>> {
     let header = header.map(|it| style(it).dim().to_string()).to_vec();
     let (told, others) = gpu.told();
     let row = |kernel: &KernelTime| {
-        let share = kernel.millis / gpu.busy_millis.max(f64::MIN_POSITIVE);
         vec![
             shortened(&kernel.name),
             right(count(kernel.launches.round() as u64), 8),
             right(format!("{:.3} ms", kernel.millis), 11),
-            right(format!("{:.1} %", share * 100.0), 9),
+            right(format!("{:.1} %", gpu.share(kernel) * 100.0), 9),
         ]
     };
     let rows = told.iter().chain(&others).map(row);

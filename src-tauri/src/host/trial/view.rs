@@ -108,7 +108,7 @@ impl GpuTimeView {
             name: kernel.name.clone(),
             launches: kernel.launches,
             millis: kernel.millis,
-            share: kernel.millis / gpu.busy_millis.max(f64::MIN_POSITIVE),
+            share: gpu.share(kernel),
         };
         let (told, others) = gpu.told();
         Self {
