@@ -62,11 +62,7 @@ fn cache(name: &str) -> std::result::Result<CacheType, String> {
 }
 
 fn slots(count: &str) -> std::result::Result<usize, String> {
-    let count: usize = count.parse().map_err(|_| "not a whole number".to_owned())?;
-    match (1..=Served::SLOTS).contains(&count) {
-        true => Ok(count),
-        false => Err(format!("from 1 to {}", Served::SLOTS)),
-    }
+    Served::checked_slots(count.parse().map_err(|_| "not a whole number")?)
 }
 
 pub(super) fn run(arguments: Arguments, host: Arc<Host>, terminal: &Terminal) -> Result<Ended> {

@@ -42,13 +42,8 @@ pub(super) fn start_server(
     force: bool,
 ) -> Result<ServerView> {
     let ServeSettings { key, cache, slots } = settings;
-    if !(1..=Served::SLOTS).contains(&slots) {
-        let why = format!(
-            "{slots} requests can’t be answered at once; choose from 1 to {}",
-            Served::SLOTS
-        );
-        return Err(AppError::invalid(why).with_field("slots"));
-    }
+    let slots =
+        Served::checked_slots(slots).map_err(|why| AppError::invalid(why).with_field("slots"))?;
     let mut running = locked(&app.server);
     // Two models at once may not fit.
     *running = None;

@@ -99,6 +99,17 @@ pub(crate) struct Served {
 impl Served {
     /// The most of them.
     pub(crate) const SLOTS: usize = Slots::MOST;
+
+    /// So many requests at once, or why that can't be.
+    pub(crate) fn checked_slots(slots: usize) -> std::result::Result<usize, String> {
+        match (1..=Self::SLOTS).contains(&slots) {
+            true => Ok(slots),
+            false => Err(format!(
+                "{slots} requests can’t be answered at once; choose from 1 to {}",
+                Self::SLOTS
+            )),
+        }
+    }
 }
 
 /// What a server is doing.
