@@ -60,11 +60,7 @@ test("data is added, trained on through a pause and the death of its engine, and
   makeBaseModel(home);
   const window = await opened(journey, home);
 
-  await window.goTo("Data");
-  await window.click("//button[. = 'Paste text']");
-  const rows = Array.from({ length: 60 }, (_, row) => JSON.stringify({ problem: `${row} plus 1?`, solution: `${row + 1}` }));
-  await window.run("const field = document.querySelector('dialog textarea'); field.value = arguments[0]; field.dispatchEvent(new Event('input', { bubbles: true }))", rows.join("\n"));
-  await window.click("//dialog//button[. = 'Add']");
+  await pasteData(window, 60, (row) => ({ problem: `${row} plus 1?`, solution: `${row + 1}` }));
 
   // Columns that nobody knows are an error that says what to do, and a click does it.
   await window.find("//*[@role = 'alert']");
@@ -73,10 +69,7 @@ test("data is added, trained on through a pause and the death of its engine, and
   await window.find("//*[contains(., '60')]");
   await window.picture("data");
 
-  await window.click("//button[. = 'Train with it']");
-  await window.click("//option[contains(., 'tiny')]");
-  await window.click("//option[. = 'steps']");
-  await window.fill("//label[. = 'Duration']/..//input", "150");
+  await fillRun(window, 150);
   await window.find("//*[contains(., 'estimated')]");
   await window.click("//button[. = 'Measure']");
   await window.find("//*[contains(., 'measured')]");
@@ -195,10 +188,7 @@ test("a file in another encoding is dropped, breaks nothing, is read rightly wit
   await window.find("//*[contains(., 'Köln')]");
   await until(async () => (await window.run("return document.querySelectorAll('[role=alert]').length")) === 0, "nothing is refused any more");
   await window.picture("repaired");
-  await window.click("//button[. = 'Train with it']");
-  await window.click("//option[contains(., 'tiny')]");
-  await window.click("//option[. = 'steps']");
-  await window.fill("//label[. = 'Duration']/..//input", "4");
+  await fillRun(window, 4);
   await window.click("//button[. = 'Start' and not(@disabled)]");
   await badge(window, "Finished");
 
@@ -374,15 +364,8 @@ test("a GGUF file is added, trained on and exported as another, and the server w
   await window.find("//*[contains(., 'tiny-q8_0')]");
   await window.picture("gguf-model");
 
-  await window.goTo("Data");
-  await window.click("//button[. = 'Paste text']");
-  const rows = Array.from({ length: 40 }, (_, row) => JSON.stringify({ prompt: `Say ${row}.`, completion: `${row} it is.` }));
-  await window.run("const field = document.querySelector('dialog textarea'); field.value = arguments[0]; field.dispatchEvent(new Event('input', { bubbles: true }))", rows.join("\n"));
-  await window.click("//dialog//button[. = 'Add']");
-  await window.click("//button[. = 'Train with it']");
-  await window.click("//option[contains(., 'tiny')]");
-  await window.click("//option[. = 'steps']");
-  await window.fill("//label[. = 'Duration']/..//input", "20");
+  await pasteData(window, 40, (row) => ({ prompt: `Say ${row}.`, completion: `${row} it is.` }));
+  await fillRun(window, 20);
   await window.click("//button[. = 'Start' and not(@disabled)]");
   await badge(window, "Finished");
 
@@ -513,6 +496,23 @@ async function addData(window, file) {
   await window.run("return window.__TAURI_INTERNALS__.invoke('add_data', { path: arguments[0] })", file);
   await window.goTo("Home");
   await window.goTo("Data");
+}
+
+/** Adds so many rows as text that is pasted. */
+async function pasteData(window, count, rowOf) {
+  const rows = Array.from({ length: count }, (_, row) => JSON.stringify(rowOf(row)));
+  await window.goTo("Data");
+  await window.click("//button[. = 'Paste text']");
+  await window.run("const field = document.querySelector('dialog textarea'); field.value = arguments[0]; field.dispatchEvent(new Event('input', { bubbles: true }))", rows.join("\n"));
+  await window.click("//dialog//button[. = 'Add']");
+}
+
+/** Fills the form of a run on the data that is looked at: the tiny model, and so many steps. */
+async function fillRun(window, steps) {
+  await window.click("//button[. = 'Train with it']");
+  await window.click("//option[contains(., 'tiny')]");
+  await window.click("//option[. = 'steps']");
+  await window.fill("//label[. = 'Duration']/..//input", `${steps}`);
 }
 
 /** The step a run's page shows. */
