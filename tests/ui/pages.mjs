@@ -32,6 +32,7 @@ const steps = {
   click: (page, name) => page.getByRole("button", { name: new RegExp(name) }).first().click(),
   inRow: (page, [row, name]) => page.getByRole("row", { name: new RegExp(row) }).getByRole("button", { name: new RegExp(name) }).first().click(),
   choose: (page, name) => page.getByRole("radio", { name }).check({ force: true }),
+  unfold: (page, name) => page.locator("summary", { hasText: new RegExp(name) }).click(),
   tick: (page, name) => page.getByRole("checkbox", { name: new RegExp(name) }).check(),
   say: async (page, words) => {
     await page.getByRole("textbox", { name: "Message" }).fill(words);
