@@ -8,19 +8,21 @@ use std::{
 
 const FOLDER: &str = "src/ops/kernels/cuda";
 
-/// What is compiled: a file with kernels, the oldest GPUs that can run it so, and what the code is called. The driver compiles it for
-/// newer ones.
-const KERNELS: [(&str, &str, &str); 6] = [
+/// A file with kernels, and the GPUs that its code for all of them is for, by compute capability: those and newer ones, for which
+/// the driver translates the newest that fits.
+const KERNELS: [(&str, &[u32]); 5] = [
     // The oldest that CUDA 13 knows.
-    ("kernels", "compute_75", "kernels"),
-    ("pictures", "compute_75", "pictures"),
-    ("next_token", "compute_75", "next_token"),
+    ("kernels", &[75]),
+    ("pictures", &[75]),
+    // From 90 on kernels begin while the one before them ends.
+    ("next_token", &[75, 90]),
     // Copies in the background and products of bf16.
-    ("convolution", "compute_80", "convolution"),
-    ("flash", "compute_80", "flash"),
-    // Kernels that begin while the one before them ends.
-    ("next_token", "compute_90", "next_token_90"),
+    ("convolution", &[80]),
+    ("flash", &[80]),
 ];
+
+/// GPUs that find their own code, so that nothing is translated on them: A100, RTX 30, RTX 40, H100, RTX 50.
+const OWN: [u32; 5] = [80, 86, 89, 90, 120];
 
 fn main() -> Result<(), String> {
     println!("cargo::rerun-if-changed={FOLDER}");
@@ -34,26 +36,26 @@ fn main() -> Result<(), String> {
     };
     KERNELS
         .iter()
-        .try_for_each(|(name, oldest, code)| compile(&compiler, name, oldest, code))
+        .try_for_each(|(name, any)| compile(&compiler, name, any))
 }
 
-fn compile(compiler: &Path, name: &str, oldest: &str, code: &str) -> Result<(), String> {
+fn compile(compiler: &Path, name: &str, any: &[u32]) -> Result<(), String> {
     let source = format!("{FOLDER}/{name}.cu");
     let folder = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
+    let for_any = any.iter().map(|of| (of, format!("compute_{of}")));
+    let own = OWN.iter().map(|of| (of, format!("sm_{of}")));
+    let targets = for_any.chain(own);
+    let targets = targets.map(|(of, code)| format!("-gencode=arch=compute_{of},code={code}"));
     let mut command = Command::new(compiler);
-    command.args([
-        "-ptx",
-        "-O3",
-        "-std=c++17",
-        &format!("-arch={oldest}"),
-        "-o",
-    ]);
+    command
+        .args(["-fatbin", "-O3", "-std=c++17"])
+        .args(["--threads", &env::var("NUM_JOBS").unwrap_or("1".into())])
+        .args(targets)
+        .arg("-o")
+        .arg(folder.join(format!("{name}.fatbin")))
+        .arg(&source);
     let compiler = compiler.display();
-    match command
-        .arg(folder.join(format!("{code}.ptx")))
-        .arg(&source)
-        .status()
-    {
+    match command.status() {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(format!("{compiler} could not compile {source}: {status}")),
         Err(error) => Err(format!(

@@ -38,13 +38,13 @@ pub(crate) fn channels(x: &Tensor, [weight, bias]: [&Tensor; 2], epsilon: f64) -
     let (rows, width) = x.dims2()?;
     let plan = Shares::of(rows, width);
     let parts = plan.parts(x)?;
-    Launch::of_module(&PICTURES, "norm_moments", x)?
+    Launch::of_code(&PICTURES, "norm_moments", x)?
         .tensors(&[x, &parts])?
         .whole(&[rows, width])
         .launch_grid(plan.blocks(), THREADS)?;
     let channels = output((5, width), DType::F32, x)?;
     let [weight, bias] = [weight, bias].map(|it| it.to_dtype(DType::F32)?.contiguous());
-    Launch::of_module(&PICTURES, "norm_channels", x)?
+    Launch::of_code(&PICTURES, "norm_channels", x)?
         .tensors(&[x, &parts, &weight?, &bias?, &channels])?
         .whole(&[plan.shares, rows, width])
         .numbers(&[epsilon])
@@ -61,7 +61,7 @@ pub(crate) fn follow(
 ) -> Result<Tensor> {
     let width = mean.elem_count();
     let after = output((2, width), DType::F32, mean)?;
-    Launch::of_module(&PICTURES, "norm_follow", mean)?
+    Launch::of_code(&PICTURES, "norm_follow", mean)?
         .tensors(&[mean, variance, now, &after])?
         .whole(&[width])
         .numbers(&[share, unbiased])
@@ -74,7 +74,7 @@ pub(crate) fn apply(rows: Rows, channels: &Tensor) -> Result<Tensor> {
     let Rows { x, residual, then } = rows;
     let y = output(x.shape(), x.dtype(), x)?;
     let (rows, width) = x.dims2()?;
-    Launch::of_module(&PICTURES, "norm_apply", x)?
+    Launch::of_code(&PICTURES, "norm_apply", x)?
         .tensors(&[x])?
         .perhaps(residual)?
         .tensors(&[channels, &y])?
@@ -94,14 +94,14 @@ pub(crate) fn slopes(
     let (count, width) = x.dims2()?;
     let plan = Shares::of(count, width);
     let parts = plan.parts(x)?;
-    Launch::of_module(&PICTURES, "norm_sums", x)?
+    Launch::of_code(&PICTURES, "norm_sums", x)?
         .tensors(&[gradient, x])?
         .perhaps(residual)?
         .tensors(&[channels, &parts])?
         .whole(&[count, width, number(then)])
         .launch_grid(plan.blocks(), THREADS)?;
     let slopes = output((4, width), DType::F32, x)?;
-    Launch::of_module(&PICTURES, "norm_slopes", &parts)?
+    Launch::of_code(&PICTURES, "norm_slopes", &parts)?
         .tensors(&[&parts, channels, &slopes])?
         .whole(&[plan.shares, count, width, usize::from(of_batch)])
         .launch(width.div_ceil(CHANNELS), SHARE_THREADS)?;
@@ -120,7 +120,7 @@ pub(crate) fn back(
     let dx = like()?;
     let u = wants_u.then(like).transpose()?;
     let (rows, width) = x.dims2()?;
-    Launch::of_module(&PICTURES, "norm_back", x)?
+    Launch::of_code(&PICTURES, "norm_back", x)?
         .tensors(&[gradient, x])?
         .perhaps(residual)?
         .tensors(&[channels, slopes, &dx])?

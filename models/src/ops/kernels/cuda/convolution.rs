@@ -7,17 +7,16 @@
 use candle_core::{DType, Tensor};
 
 use super::{
-    Launch, Module, PACK, cudnn, in_packs,
+    Launch, PACK,
+    code::{Code, compiled},
+    cudnn, in_packs,
     linear::{Size, multiply, plain, transposed, with_bias},
     multiplies_tiles, output,
     pictures::PICTURES,
 };
 use crate::{Result, ops::convolution::Shape};
 
-const TILES: Module = Module {
-    name: "anneal_convolution",
-    code: include_str!(concat!(env!("OUT_DIR"), "/convolution.ptx")),
-};
+const TILES: Code = compiled!("convolution");
 
 /// Threads of a block.
 const THREADS: usize = 128;
@@ -46,7 +45,7 @@ pub(crate) fn forward(
         let bias = bias.map(|it| it.to_dtype(DType::F32)?.contiguous());
         let [places, outputs] = [shape.pictures * shape.places(), shape.channels[1]];
         let width = tile_width(outputs);
-        Launch::of_module(&TILES, &format!("convolution_{width}"), x)?
+        Launch::of_code(&TILES, &format!("convolution_{width}"), x)?
             .tensors(&[x, &rows])?
             .perhaps(bias.transpose()?.as_ref())?
             .tensors(&[&y])?
@@ -89,7 +88,7 @@ pub(crate) fn to_picture(gradient: &Tensor, weight: &Tensor, shape: &Shape) -> R
         // Of all classes of places the first has most.
         let places = shape.pictures * height.div_ceil(stride) * width.div_ceil(stride);
         let wide = tile_width(channels);
-        Launch::of_module(&TILES, &format!("convolution_back_{wide}"), gradient)?
+        Launch::of_code(&TILES, &format!("convolution_back_{wide}"), gradient)?
             .tensors(&[gradient, &rows, &dx])?
             .picture_shape(shape.into())
             .sharing(tile_bytes(PLACES, wide))
@@ -115,7 +114,7 @@ pub(crate) fn to_picture(gradient: &Tensor, weight: &Tensor, shape: &Shape) -> R
         let gradient = part.outputs(gradient)?;
         multiply(size, 1.0, plain(&gradient), plain(&rows), 0.0, &patches)?;
         let dx = part.pictures(&dx)?;
-        Launch::of_module(&PICTURES, "patches_back", &patches)?
+        Launch::of_code(&PICTURES, "patches_back", &patches)?
             .tensors(&[&patches, &dx])?
             .count(dx.elem_count())
             .whole(&[part.columns()])
@@ -131,7 +130,7 @@ pub(crate) fn to_weight(gradient: &Tensor, x: &Tensor, shape: &Shape) -> Result<
     let side = shape.geometry.kernel;
     let dw = output((outputs, channels, side, side), DType::F32, x)?;
     let sum = |parts: &Tensor, shares: usize, columns: usize| {
-        Launch::of_module(&PICTURES, "weight_sum", &dw)?
+        Launch::of_code(&PICTURES, "weight_sum", &dw)?
             .tensors(&[parts, &dw])?
             .count(dw.elem_count())
             .whole(&[shares, columns, outputs, channels, side * side])
@@ -144,7 +143,7 @@ pub(crate) fn to_weight(gradient: &Tensor, x: &Tensor, shape: &Shape) -> Result<
         let of_share = steps.div_ceil((BLOCKS / tiles).clamp(1, steps));
         let shares = steps.div_ceil(of_share);
         let parts = output((shares, outputs, shape.depth()), DType::F32, x)?;
-        Launch::of_module(&TILES, &format!("convolution_weights_{high}"), x)?
+        Launch::of_code(&TILES, &format!("convolution_weights_{high}"), x)?
             .tensors(&[gradient, x, &parts])?
             .picture_shape(shape.into())
             .whole(&[of_share])
@@ -218,7 +217,7 @@ fn weight_rows(weight: &Tensor, shape: &Shape, way: PassDirection) -> Result<Ten
         PassDirection::Back => (channels, taps * outputs),
     };
     let turned = output((rows, columns), weight.dtype(), weight)?;
-    Launch::of_module(&PICTURES, "weight_rows", weight)?
+    Launch::of_code(&PICTURES, "weight_rows", weight)?
         .tensors(&[weight, &turned])?
         .count(rows * columns)
         .whole(&[
@@ -283,7 +282,7 @@ impl Part {
 
     fn patches(&self, x: &Tensor) -> Result<Tensor> {
         let patches = output(&self.of_patches(), x.dtype(), x)?;
-        Launch::of_module(&PICTURES, "patches", x)?
+        Launch::of_code(&PICTURES, "patches", x)?
             .tensors(&[&self.pictures(x)?, &patches])?
             .count(patches.elem_count() / PACK)
             .whole(&[self.columns()])

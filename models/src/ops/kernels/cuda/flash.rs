@@ -7,17 +7,18 @@ use std::f64::consts::LOG2_E;
 
 use candle_core::{DType, Tensor};
 
-use super::{Launch, Module, PACK, in_packs, multiplies_tiles, output, side};
+use super::{
+    Launch, PACK,
+    code::{Code, compiled},
+    in_packs, multiplies_tiles, output, side,
+};
 use crate::{
     Result,
     ops::attention::{Scoring, Spans},
     tape::Value,
 };
 
-const FLASH: Module = Module {
-    name: "anneal_flash",
-    code: include_str!(concat!(env!("OUT_DIR"), "/flash.ptx")),
-};
+const FLASH: Code = compiled!("flash");
 
 /// Queries, or keys, of a tile.
 const TILE: usize = 64;
@@ -66,7 +67,7 @@ pub(super) fn attention(
         let like = |x: &Tensor| output(x.shape(), x.dtype(), x);
         let along = like(&lse)?;
         let (rows, width) = (lse.elem_count(), heads.width());
-        Launch::of_module(&FLASH, "flash_along", &gradient)?
+        Launch::of_code(&FLASH, "flash_along", &gradient)?
             .tensors(&[&saved, &gradient, &along])?
             .count(rows)
             .whole(&[heads.t, heads.h, width])
@@ -160,7 +161,7 @@ impl Heads {
         let used = [&heads[..], others, &to, &[&dk, &dv]].concat();
         side::beside(&used, || {
             launch("flash_keys_back_parts", [&dk, &dv])?;
-            Launch::of_module(&FLASH, "flash_sum", &self.k)?
+            Launch::of_code(&FLASH, "flash_sum", &self.k)?
                 .tensors(&[&dk, &dv, to[0], to[1]])?
                 .count(count)
                 .whole(&[parts])
@@ -176,7 +177,7 @@ impl Heads {
     fn launch(&self, name: &str, tiles: usize, others: &[&Tensor]) -> Result<Launch> {
         let heads = [&self.q, &self.k, &self.v];
         let padded = self.width().next_multiple_of(TILE);
-        let launch = Launch::of_module(&FLASH, &format!("{name}_{padded}"), &self.q)?
+        let launch = Launch::of_code(&FLASH, &format!("{name}_{padded}"), &self.q)?
             .strided(&heads)?
             .tensors(others)?
             .strides(&heads)

@@ -8,6 +8,7 @@
 pub(crate) mod activity;
 pub(crate) mod attention;
 pub(crate) mod batch_norm;
+mod code;
 pub(crate) mod codes;
 pub(crate) mod convolution;
 pub(crate) mod cross_entropy;
@@ -36,7 +37,7 @@ use candle_core::{
     cuda::{
         CudaStorageSlice, WrapErr,
         cudarc::driver::{
-            CudaFunction, DevicePtr, DeviceRepr, LaunchConfig, PushKernelArg,
+            DevicePtr, DeviceRepr,
             sys::{
                 CUfunction_attribute_enum as CUfunction_attribute, CUlaunchAttribute,
                 CUlaunchAttributeID, CUlaunchAttributeValue,
@@ -46,19 +47,11 @@ use candle_core::{
     },
 };
 
+use self::code::{Code, compiled};
 use super::Kernel;
 use crate::{Error, Result};
 
-/// Kernels that were compiled together: code for a virtual machine, which the driver turns into the GPU's own.
-struct Module {
-    name: &'static str,
-    code: &'static str,
-}
-
-const KERNELS: Module = Module {
-    name: "anneal",
-    code: include_str!(concat!(env!("OUT_DIR"), "/kernels.ptx")),
-};
+const KERNELS: Code = compiled!("kernels");
 
 /// Threads of a block that works on single numbers.
 const THREADS: usize = 256;
@@ -168,7 +161,7 @@ fn broken(what: &str) -> Error {
 /// A kernel with its arguments, in the order of its parameters.
 struct Launch {
     device: CudaDevice,
-    module: &'static Module,
+    code: &'static Code,
     name: String,
     arguments: Vec<Argument>,
     shared_bytes: usize,
@@ -261,14 +254,14 @@ impl Argument {
 impl Launch {
     /// The kernel `name` for the dtype of `like`, on its device.
     fn of(name: &str, like: &Tensor) -> Result<Self> {
-        Self::of_module(&KERNELS, name, like)
+        Self::of_code(&KERNELS, name, like)
     }
 
-    fn of_module(module: &'static Module, name: &str, like: &Tensor) -> Result<Self> {
+    fn of_code(code: &'static Code, name: &str, like: &Tensor) -> Result<Self> {
         let suffix = suffix(like.dtype()).ok_or_else(|| broken("no kernel for this dtype"))?;
         Ok(Self {
             device: device(like)?,
-            module,
+            code,
             name: format!("{name}_{suffix}"),
             arguments: Vec::new(),
             shared_bytes: 0,
@@ -382,78 +375,17 @@ impl Launch {
         if blocks.contains(&0) {
             return Ok(());
         }
-        let kernel =
-            self.device
-                .get_or_load_custom_func(&self.name, self.module.name, self.module.code)?;
+        let stream = side::stream().unwrap_or_else(|| self.device.cuda_stream());
+        let kernel = self.code.kernel(stream.context(), &self.name)?;
         if self.shared_bytes > SHARED_BYTES {
             let most = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
             kernel.set_attribute(most, self.shared_bytes as i32).w()?;
         }
-        if self.overlaps {
-            return self.launch_overlapping(&kernel, blocks, threads);
-        }
-        let side = side::stream();
-        let mut builder = match &side {
-            Some(stream) => stream.launch_builder(&kernel),
-            None => kernel.builder(),
+        let mut attributes = if self.overlaps {
+            overlap(self.cluster).to_vec()
+        } else {
+            Vec::new()
         };
-        for argument in &self.arguments {
-            match argument {
-                Argument::Pieces(it) => builder.arg(it.as_ref()),
-                Argument::Parts(it) => builder.arg(it.as_ref()),
-                Argument::Caches(it) => builder.arg(it.as_ref()),
-                Argument::Address(it) => builder.arg(it),
-                Argument::Count(it) => builder.arg(it),
-                Argument::Strides(it) => builder.arg(it),
-                Argument::PictureShape(it) => builder.arg(it),
-                Argument::Whole(it) => builder.arg(it),
-                Argument::Number(it) => builder.arg(it),
-            };
-        }
-        let size = LaunchConfig {
-            grid_dim: (blocks[0] as u32, blocks[1] as u32, 1),
-            block_dim: (threads as u32, 1, 1),
-            shared_mem_bytes: self.shared_bytes as u32,
-        };
-        // Safety: arguments have the kernel's types, and addresses are those of tensors with the numbers it touches.
-        unsafe { builder.launch(size) }.w()?;
-        Ok(())
-    }
-
-    /// The launch with attributes that cudarc's builder does not know.
-    #[allow(unsafe_code)]
-    fn launch_overlapping(
-        &self,
-        kernel: &CudaFunction,
-        blocks: [usize; 2],
-        threads: usize,
-    ) -> Result<()> {
-        let attribute = |id, value| CUlaunchAttribute {
-            id,
-            pad: [0; 4],
-            value,
-        };
-        let overlapping = CUlaunchAttributeValue {
-            programmaticStreamSerializationAllowed: 1,
-        };
-        let cluster = CUlaunchAttributeValue {
-            clusterDim: CUlaunchAttributeValue_union__bindgen_ty_1 {
-                x: 1,
-                y: self.cluster as u32,
-                z: 1,
-            },
-        };
-        let mut attributes = [
-            attribute(
-                CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
-                overlapping,
-            ),
-            attribute(
-                CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
-                cluster,
-            ),
-        ];
-        let stream = self.device.cuda_stream();
         let configuration = CUlaunchConfig {
             gridDimX: blocks[0] as u32,
             gridDimY: blocks[1] as u32,
@@ -481,4 +413,33 @@ impl Launch {
         };
         Ok(status.result().w()?)
     }
+}
+
+/// What a launch is told that begins while the one before it ends, in columns of so many blocks that read each other's memory.
+fn overlap(cluster: usize) -> [CUlaunchAttribute; 2] {
+    let attribute = |id, value| CUlaunchAttribute {
+        id,
+        pad: [0; 4],
+        value,
+    };
+    let overlapping = CUlaunchAttributeValue {
+        programmaticStreamSerializationAllowed: 1,
+    };
+    let cluster = CUlaunchAttributeValue {
+        clusterDim: CUlaunchAttributeValue_union__bindgen_ty_1 {
+            x: 1,
+            y: cluster as u32,
+            z: 1,
+        },
+    };
+    [
+        attribute(
+            CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+            overlapping,
+        ),
+        attribute(
+            CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+            cluster,
+        ),
+    ]
 }

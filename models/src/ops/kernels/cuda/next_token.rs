@@ -14,22 +14,16 @@ use candle_core::{
 };
 
 use super::{
-    super::cpu::linear::FEW_ROWS, Argument, Launch, Module, PACK, SHARED_BYTES, address, broken,
+    super::cpu::linear::FEW_ROWS,
+    Argument, Launch, PACK, SHARED_BYTES, address, broken,
+    code::{Code, compiled},
     device, gated, is_of, output,
 };
 use crate::{Result, ops::attention::Scoring, ops::gated::Activation};
 
-const NEXT_TOKEN: Module = Module {
-    name: "anneal_next_token",
-    code: include_str!(concat!(env!("OUT_DIR"), "/next_token.ptx")),
-};
+const NEXT_TOKEN: Code = compiled!("next_token");
 
-/// The same for GPUs that can begin a kernel while the one before it ends.
-const OVERLAPPING: Module = Module {
-    name: "anneal_next_token_90",
-    code: include_str!(concat!(env!("OUT_DIR"), "/next_token_90.ptx")),
-};
-/// The oldest of these: their major compute capability.
+/// The oldest GPUs that can begin a kernel while the one before it ends: their major compute capability.
 const OLDEST_OVERLAPPING: i32 = 9;
 
 /// As in `next_token.cu`.
@@ -186,8 +180,7 @@ pub(crate) fn put(now: &[u32], state: &Tensor) -> Result<()> {
 /// A kernel of this file, which waits by itself for the launch before it where it can.
 fn launch(name: &str, like: &Tensor) -> Result<Launch> {
     let overlaps = is_of(like, OLDEST_OVERLAPPING)?;
-    let module = if overlaps { &OVERLAPPING } else { &NEXT_TOKEN };
-    Ok(Launch::of_module(module, name, like)?.overlapping(overlaps))
+    Ok(Launch::of_code(&NEXT_TOKEN, name, like)?.overlapping(overlaps))
 }
 
 /// x = the row of the token in the table [v, d], scaled. What was launched before has to end before it begins.

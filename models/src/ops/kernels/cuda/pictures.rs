@@ -1,12 +1,12 @@
 //! What the kernels for pictures share: their code and their sizes.
 
-use super::{Module, PictureShape};
+use super::{
+    PictureShape,
+    code::{Code, compiled},
+};
 use crate::ops::{convolution::Shape, pool::Windows};
 
-pub(super) const PICTURES: Module = Module {
-    name: "anneal_pictures",
-    code: include_str!(concat!(env!("OUT_DIR"), "/pictures.ptx")),
-};
+pub(super) const PICTURES: Code = compiled!("pictures");
 
 impl From<&Shape> for PictureShape {
     fn from(shape: &Shape) -> Self {

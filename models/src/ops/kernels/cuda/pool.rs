@@ -19,7 +19,7 @@ pub(crate) fn largest(x: &Tensor, windows: &Windows) -> Result<(Tensor, Tensor)>
     let dims = windows.of_output();
     let (y, chosen) = (output(&dims, x.dtype(), x)?, output(&dims, DType::U8, x)?);
     let packs = y.elem_count() / PACK;
-    Launch::of_module(&PICTURES, "max_pool", x)?
+    Launch::of_code(&PICTURES, "max_pool", x)?
         .tensors(&[x, &y, &chosen])?
         .count(packs)
         .picture_shape(windows.into())
@@ -35,7 +35,7 @@ pub(crate) fn largest_back(
 ) -> Result<Tensor> {
     let dx = output(&windows.of_input(), gradient.dtype(), gradient)?;
     let packs = dx.elem_count() / PACK;
-    Launch::of_module(&PICTURES, "max_pool_back", gradient)?
+    Launch::of_code(&PICTURES, "max_pool_back", gradient)?
         .tensors(&[gradient, chosen, &dx])?
         .count(packs)
         .picture_shape(windows.into())
