@@ -1,4 +1,4 @@
-"""The shapes of two real models, with random weights, and what the peers share."""
+"""The shapes of three real models, with random weights, and what the peers share."""
 
 import json
 import re
@@ -29,6 +29,20 @@ SHAPES = {
         max_position_embeddings=32768,
         rms_norm_eps=1e-6,
         rope_theta=1000000.0,
+        tie_word_embeddings=True,
+    ),
+    "llama-3.2-1b": dict(
+        model_type="llama",
+        vocab_size=128256,
+        hidden_size=2048,
+        intermediate_size=8192,
+        num_hidden_layers=16,
+        num_attention_heads=32,
+        num_key_value_heads=8,
+        head_dim=64,
+        max_position_embeddings=131072,
+        rms_norm_eps=1e-5,
+        rope_theta=500000.0,
         tie_word_embeddings=True,
     ),
 }
