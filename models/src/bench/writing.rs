@@ -7,10 +7,10 @@ use super::{
     learning::refuse_what_does_not_fit, size::RepeatedWeights,
 };
 use crate::{
-    Result,
+    Error, Result,
     arch::{decoder::Decoder, kv_cache::KvCache},
     device::dtype::{DeviceClass, Role, choose_dtype},
-    generate::sample::{Sampler, SamplingSettings},
+    ops::likeliest::likeliest,
     random::Random,
     tasks::language::footprint::inference_bytes,
 };
@@ -125,6 +125,6 @@ fn weights_of(decoder: &Decoder) -> (f64, f64) {
 /// Reads tokens, and says which is the likeliest next, as an answer does where nothing is drawn.
 fn next(decoder: &Decoder, tokens: &[u32], cache: &mut KvCache) -> Result<Vec<u32>> {
     let logits = decoder.next_logits(tokens, cache)?;
-    let mut sampler = Sampler::new(&SamplingSettings::greedy())?;
-    Ok(vec![sampler.next(&logits, &[])?])
+    let token = likeliest(&logits)?.ok_or_else(|| Error::Data("no finite scores".to_owned()))?;
+    Ok(vec![token])
 }
