@@ -2,7 +2,7 @@
 //! driver takes what fits its GPU best.
 
 use std::{
-    collections::{HashMap, hash_map::Entry},
+    collections::HashMap,
     sync::{Arc, LazyLock, Mutex, PoisonError},
 };
 
@@ -40,29 +40,40 @@ struct Loaded {
 }
 
 /// What is on GPUs, by the GPU's context and the name of the code. It stays there, so a context is never another's.
-static LOADED: LazyLock<Mutex<HashMap<(usize, &'static str), Loaded>>> =
-    LazyLock::new(Mutex::default);
+type All = HashMap<(usize, &'static str), Loaded>;
+static LOADED: LazyLock<Mutex<All>> = LazyLock::new(Mutex::default);
 
 impl Code {
     /// The kernel with this name, loaded where it is not yet.
     pub(super) fn kernel(&self, context: &Arc<CudaContext>, name: &str) -> Result<CudaFunction> {
-        // What another thread was doing when it failed left the table whole.
-        let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (context.cu_ctx() as usize, self.name);
-        let Loaded { module, kernels } = match loaded.entry(key) {
-            Entry::Occupied(loaded) => loaded.into_mut(),
-            Entry::Vacant(free) => free.insert(Loaded {
-                module: context
-                    .load_module(Ptx::from_binary(self.bytes.to_vec()))
-                    .w()?,
-                kernels: HashMap::new(),
-            }),
+        let known = with_loaded(|loaded| {
+            let file = loaded.get(&key)?;
+            Some((file.module.clone(), file.kernels.get(name).cloned()))
+        });
+        // Others launch while the driver translates. Of two that load the same, both are right.
+        let (module, kernel) = match known {
+            Some((_, Some(kernel))) => return Ok(kernel),
+            Some((module, None)) => (module.clone(), module.load_function(name).w()?),
+            None => {
+                let bytes = Ptx::from_binary(self.bytes.to_vec());
+                let module = context.load_module(bytes).w()?;
+                (module.clone(), module.load_function(name).w()?)
+            }
         };
-        if let Some(kernel) = kernels.get(name) {
-            return Ok(kernel.clone());
-        }
-        let kernel = module.load_function(name).w()?;
-        kernels.insert(name.into(), kernel.clone());
+        with_loaded(|loaded| {
+            let new = || Loaded {
+                module,
+                kernels: HashMap::new(),
+            };
+            let file = loaded.entry(key).or_insert_with(new);
+            file.kernels.insert(name.into(), kernel.clone());
+        });
         Ok(kernel)
     }
+}
+
+fn with_loaded<T>(act: impl FnOnce(&mut All) -> T) -> T {
+    // What another thread was doing when it failed left the table whole.
+    act(&mut LOADED.lock().unwrap_or_else(PoisonError::into_inner))
 }
