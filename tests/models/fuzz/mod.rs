@@ -78,8 +78,8 @@ impl Reader {
     }
 }
 
-/// The cases of an ordinary run, of both programs together 100,000.
-const CASES: u64 = 50_000;
+/// The cases of an ordinary run, of both programs together 50,000.
+const CASES: u64 = 25_000;
 /// A case without an end is given up after so long.
 const HANG: Duration = Duration::from_secs(60);
 /// A single request for more memory than this fails. Nothing that is read here needs a hundredth of it.
