@@ -92,6 +92,8 @@ fn readers(work: &Path) -> Vec<Reader> {
     readers.extend(probe_import::readers(work));
     readers.extend(probes_hostile::readers(work));
     readers.extend(checkpoints_hostile::readers(work));
+    #[cfg(feature = "chat-only")]
+    readers.extend(crate::chat_only::readers(work));
     readers.push(of_overrides(work));
     readers
 }

@@ -10,6 +10,8 @@
 
 mod batches;
 mod capture;
+#[cfg(feature = "chat-only")]
+mod chat_only;
 mod check;
 mod checkpoint;
 mod checkpoints_hostile;

@@ -15,7 +15,7 @@ import { refused } from "./made";
 afterEach(() => void vi.restoreAllMocks());
 
 function model(name: string, bytes: number, more: Partial<ModelView> = {}): ModelView {
-  return { name, path: `/models/${name}`, place: "own", architecture: "llama", parameters: 1, bytes, context: 512, answers: true, problem: null, ...more };
+  return { name, path: `/models/${name}`, place: "own", architecture: "llama", parameters: 1, bytes, context: 512, answers: true, chatOnly: null, problem: null, ...more };
 }
 
 describe("a model", () => {
@@ -39,11 +39,22 @@ describe("a model", () => {
   });
 
   test("is proposed when it is the smallest that can be used, before all one that answers", () => {
-    const models = [model("large", 9), model("cut", 1, { problem: cut }), model("base", 2, { answers: false }), model("small", 3)];
+    const models = [model("large", 9), model("talks", 1, { chatOnly: "Chat only." }), model("cut", 1, { problem: cut }), model("base", 2, { answers: false }), model("small", 3)];
     expect(smallest(models)?.name).toBe("small");
-    expect(smallest(models.slice(0, 3))?.name).toBe("large");
-    expect(smallest(models.slice(2, 3))?.name).toBe("base");
+    expect(smallest(models.slice(0, 4))?.name).toBe("large");
+    expect(smallest(models.slice(3, 4))?.name).toBe("base");
     expect(smallest([])).toBeUndefined();
+  });
+
+  test("that is for chat only says so, and is offered for nothing else", async () => {
+    const models = [model("talks", 1, { chatOnly: "Chat only: training knows llama." })];
+    render(ModelTable, { models, onexport: vi.fn(), onreveal: vi.fn(), onaway: vi.fn() });
+    expect(screen.getByText(/chat only/)).toBeTruthy();
+    expect(screen.getByRole("button", { name: "Chat with talks" })).toBeTruthy();
+    expect(screen.queryByRole("button", { name: /^Train from/ })).toBeNull();
+    await userEvent.click(screen.getByRole("button", { name: /^talks/ }));
+    expect(screen.getByText("Chat only: training knows llama.")).toBeTruthy();
+    expect(screen.queryByRole("button", { name: /^Export/ })).toBeNull();
   });
 });
 

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use candle_core::Tensor;
 
-use super::steering::Steering;
+use super::{chat_only::Reading, steering::Steering};
 use crate::{
     Result,
     ops::{kept::CacheType, kernels::metal::note},
@@ -24,6 +24,8 @@ pub struct KvCache {
     read: Vec<u32>,
     /// How hidden states are changed on the way.
     steering: Rc<[Steering]>,
+    /// What has read these tokens itself, in place of layers.
+    pub(super) reading: Option<Reading>,
     /// What reads single tokens into these buffers.
     #[cfg(feature = "cuda")]
     pub(super) next_token: Option<Box<super::decoder::next_token::NextToken>>,
@@ -87,6 +89,7 @@ impl KvCache {
             layers: (0..layers).map(layer).collect(),
             read: Vec::new(),
             steering: Rc::default(),
+            reading: None,
             #[cfg(feature = "cuda")]
             next_token: None,
         }

@@ -5,6 +5,7 @@
 //!
 //! Deliberately absent: files, optimizers, loops, sampling.
 
+pub mod chat_only;
 pub mod config;
 pub mod decoder;
 pub mod families;

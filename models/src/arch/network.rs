@@ -1,11 +1,13 @@
-//! A network that reads tokens and predicts the next one: a decoder or a recursive model. Training, generation and files of
-//! language models know no more of an architecture than this; what only one of the two can do is asked of it directly.
+//! A network that reads tokens and predicts the next one: a decoder, a recursive model, or one that is for chat only. Training,
+//! generation and files of language models know no more of an architecture than this; what only one of them can do is asked of it directly.
 
 use candle_core::{DType, Device, Tensor};
 use serde_json::{Map, Value as Json};
 
 use super::{
-    Weights, config,
+    Weights,
+    chat_only::ChatOnly,
+    config,
     config::DecoderConfig,
     decoder::{Decoder, Input},
     kv_cache::{KvCache, KvCaches},
@@ -26,9 +28,11 @@ pub enum Network {
     Decoder(Decoder),
     /// A Tiny Recursive Model with causal attention.
     Recursive(CausalTrm),
+    /// A decoder that training doesn't know.
+    ChatOnly(ChatOnly),
 }
 
-/// The shape of a network: what a `config.json` says.
+/// The shape of a network that can learn: what a `config.json` says.
 #[derive(Debug, Clone, PartialEq)]
 pub enum NetworkConfig {
     /// Of a decoder-only transformer.
@@ -127,6 +131,7 @@ impl Network {
             Self::Recursive(_) => Err(Error::Data(
                 "a recursive model can’t have an adapter".to_owned(),
             )),
+            Self::ChatOnly(model) => Err(model.cannot_learn()),
         }
     }
 
@@ -134,7 +139,7 @@ impl Network {
     pub fn decoder(&self) -> Option<&Decoder> {
         match self {
             Self::Decoder(decoder) => Some(decoder),
-            Self::Recursive(_) => None,
+            Self::Recursive(_) | Self::ChatOnly(_) => None,
         }
     }
 
@@ -143,6 +148,7 @@ impl Network {
         match self {
             Self::Decoder(decoder) => decoder.config().vocab_size,
             Self::Recursive(model) => model.config().vocab_size(),
+            Self::ChatOnly(model) => model.config().vocab_size,
         }
     }
 
@@ -151,6 +157,7 @@ impl Network {
         match self {
             Self::Decoder(decoder) => decoder.config().max_position_embeddings,
             Self::Recursive(model) => model.config().context(),
+            Self::ChatOnly(model) => model.config().context,
         }
     }
 
@@ -159,6 +166,7 @@ impl Network {
         match self {
             Self::Decoder(decoder) => decoder.parameters(),
             Self::Recursive(model) => model.parameters(),
+            Self::ChatOnly(model) => model.parameters(),
         }
     }
 
@@ -167,6 +175,7 @@ impl Network {
         match self {
             Self::Decoder(decoder) => decoder.device(),
             Self::Recursive(model) => model.device(),
+            Self::ChatOnly(model) => model.device(),
         }
     }
 
@@ -175,6 +184,7 @@ impl Network {
         match self {
             Self::Decoder(decoder) => decoder.new_cache(),
             Self::Recursive(model) => model.new_cache(),
+            Self::ChatOnly(model) => model.new_cache(),
         }
     }
 
@@ -182,7 +192,7 @@ impl Network {
     pub fn cache_type(&self, chosen: CacheType) -> CacheType {
         match self {
             Self::Decoder(decoder) => decoder.cache_type(chosen),
-            Self::Recursive(_) => CacheType::Full,
+            Self::Recursive(_) | Self::ChatOnly(_) => CacheType::Full,
         }
     }
 
@@ -204,6 +214,7 @@ impl Network {
                 let answers = model.hidden(Some(tape), input, None, gradient_checkpointing)?;
                 model.loss(Some(tape), &answers, targets, tokens)
             }
+            Self::ChatOnly(model) => Err(model.cannot_learn()),
         }
     }
 
@@ -232,8 +243,14 @@ impl Network {
                 let last = &answers[answers.len().saturating_sub(1)..];
                 model.loss(None, last, targets, 1.0)?
             }
+            Self::ChatOnly(model) => return Err(model.cannot_learn()),
         };
         Ok(loss.tensor().to_dtype(DType::F64)?.to_scalar::<f64>()?)
+    }
+
+    /// Whether it can forget the last tokens that it has read, without reading all others again.
+    pub fn can_go_back(&self) -> bool {
+        !matches!(self, Self::ChatOnly(_))
     }
 
     /// Whether a text of so many tokens turns by other angles than a shorter one, from its first token on.
@@ -247,6 +264,7 @@ impl Network {
         match self {
             Self::Decoder(decoder) => decoder.next_logits(tokens, cache),
             Self::Recursive(model) => model.next_logits(tokens, cache),
+            Self::ChatOnly(model) => model.next_logits(tokens, cache),
         }
     }
 
@@ -259,10 +277,10 @@ impl Network {
     ) -> Result<Vec<Option<Tensor>>> {
         match self {
             Self::Decoder(decoder) => decoder.next_logits_each(tokens, caches),
-            Self::Recursive(model) => {
+            Self::Recursive(_) | Self::ChatOnly(_) => {
                 let each = tokens.iter().zip(caches.iter_mut());
                 let read = |(token, cache): (&Option<u32>, &mut KvCache)| {
-                    token.map(|token| model.next_logits(&[token], cache))
+                    token.map(|token| self.next_logits(&[token], cache))
                 };
                 each.map(read).map(Option::transpose).collect()
             }
@@ -279,7 +297,7 @@ impl Network {
     ) -> Result<Tensor> {
         match self {
             Self::Decoder(decoder) => decoder.next_logits_seen(tokens, cache, seen),
-            Self::Recursive(model) => model.next_logits(tokens, cache),
+            Self::Recursive(_) | Self::ChatOnly(_) => self.next_logits(tokens, cache),
         }
     }
 }

@@ -13,6 +13,7 @@ use crate::{
     Error, Result,
     arch::{
         WeightRequest, Weights,
+        chat_only::ChatOnlyConfig,
         config::DecoderConfig,
         decoder::Decoder,
         network::{Network, NetworkConfig, is_recursive},
@@ -27,9 +28,11 @@ use crate::{
     figures::counted,
     ops::weight::Quantized,
 };
+#[cfg(feature = "chat-only")]
+use crate::{arch::chat_only::family, checkpoint::chat_only};
 
 /// The name of the head, and of the table that it is where a model ties them.
-const HEAD: &str = "lm_head.weight";
+pub(super) const HEAD: &str = "lm_head.weight";
 const EMBEDDING: &str = "model.embed_tokens.weight";
 
 /// Safetensors files, open, from which tensors are taken one by one.
@@ -411,13 +414,27 @@ pub fn network_config(folder: &ModelFolder) -> Result<NetworkConfig> {
     NetworkConfig::from_json(&folder.config)
 }
 
-/// Loads the network in `folder`. Missing, extra and misshapen tensors are errors that name them.
+/// What the config in `folder` describes, of a model that is for chat only.
+pub fn chat_only_config(folder: &ModelFolder) -> Result<ChatOnlyConfig> {
+    if folder.packing.is_some() {
+        let problem = "says that the weights are packed, which is read of families that can be trained only; use the \
+                       model as it was before that";
+        return Err(Error::setting("quantization_config", problem));
+    }
+    ChatOnlyConfig::from_json(&folder.config)
+}
+
+/// Loads the network in `folder`, which may be for chat only where nothing is trainable. Missing, extra and misshapen tensors are errors that name them.
 pub fn load_network(
     folder: &ModelFolder,
     dtypes: LoadDtypes,
     trainable: bool,
     device: &Device,
 ) -> Result<Network> {
+    #[cfg(feature = "chat-only")]
+    if !trainable && family(&folder.config).is_some() {
+        return chat_only::load(folder, device).map(Network::ChatOnly);
+    }
     if !folder.config.as_object().is_some_and(is_recursive) {
         return load_decoder(folder, dtypes, trainable, device).map(Network::Decoder);
     }

@@ -1,6 +1,8 @@
 //! Models and runs on disk: what is read and written, in which files, and never half of it.
 
 pub mod adapter;
+#[cfg(feature = "chat-only")]
+mod chat_only;
 pub mod folder;
 pub mod gguf;
 mod header;

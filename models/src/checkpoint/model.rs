@@ -75,6 +75,7 @@ pub fn save_network(network: &Network, config: &Json, folder: &Path) -> Result<(
             write_weights(weights.collect(), folder)?;
             write_json(&folder.join(CONFIG), config)
         }
+        Network::ChatOnly(model) => Err(model.cannot_learn()),
     }
 }
 

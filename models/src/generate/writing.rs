@@ -99,6 +99,11 @@ impl Writing {
             true => 0,
             false => in_common(network, cache, prompt).min(prompt.len() - 1),
         };
+        // What can't go back is read anew here, part by part, so that it can be stopped.
+        let cached = match network.can_go_back() || cached == cache.read().len() {
+            true => cached,
+            false => 0,
+        };
         cache.truncate(cached);
         let max_tokens = self.wanted.limits.max_tokens;
         cache.expect(expected_tokens(prompt.len(), max_tokens, self.context));

@@ -6,7 +6,10 @@ pub(crate) mod view;
 use std::path::{Path, PathBuf};
 
 use models::{
-    arch::network::NetworkConfig,
+    arch::{
+        chat_only::{self, ChatOnly, ChatOnlyConfig},
+        network::NetworkConfig,
+    },
     checkpoint::{
         adapter::ADAPTER_CONFIG,
         folder::{CONFIG, ModelFolder, read_json},
@@ -96,6 +99,16 @@ impl Host {
             ),
             None if repository.gate.is_some() => {}
             None => uses.notes.push("It has no config.json, which says what a model is.".to_owned()),
+            Some((json, _)) if chat_only::family(json).is_some() => {
+                match ChatOnlyConfig::from_json(json) {
+                    Err(error) => uses.notes.push(format!("Anneal can’t compute it: {error}.")),
+                    Ok(config) => {
+                        uses.context = Some(config.context);
+                        uses.can_chat = has_weights && has_file("tokenizer.json");
+                        uses.notes.push(chat_only::note());
+                    }
+                }
+            }
             Some((_, Err(error))) => uses.notes.push(format!("Anneal can’t compute it: {error}.")),
             Some((_, Ok(config))) => {
                 uses.context = Some(config.context());
@@ -155,6 +168,13 @@ pub(super) fn chat_bytes_in(folder: &Path, choice: &Choice, chats: usize) -> Opt
         false => folder.to_owned(),
     };
     let config = read_json(&base.join(CONFIG), "read the model’s config").ok()?;
+    if chat_only::family(&config).is_some() {
+        let config = ChatOnlyConfig::from_json(&config).ok()?;
+        let numbers = ModelFolder::open(&base).ok()?.parameter_count().ok()?;
+        let tokens = chats * TALK_TOKENS.min(config.context);
+        let numbers = numbers + (config.cached_numbers * tokens) as u64;
+        return Some(numbers * ChatOnly::DTYPE.size_in_bytes() as u64);
+    }
     let config = NetworkConfig::from_json(&config).ok()?;
     chat_bytes(&config, choice, chats).ok()
 }

@@ -1639,6 +1639,8 @@ export type ModelView = {
 	context: number | null,
 	/**  Whether it was taught to answer; otherwise it continues text. */
 	answers: boolean,
+	/**  That it can be used for chat alone, and which models can be trained. Nothing where it can be trained. */
+	chatOnly: string | null,
 	/**  Why it can't be trained or used for chat. */
 	problem: AppError | null,
 };

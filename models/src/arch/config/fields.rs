@@ -90,12 +90,16 @@ pub fn unread(name: &str, value: &Json) -> Option<String> {
 
 /// What is wrong with a field of a checkpoint's config that is not read here and may change what the model computes.
 pub(super) fn unknown(name: &str, value: &Json) -> Option<String> {
+    match FIELDS.contains(&name) {
+        true => None,
+        false => harmful(name, value),
+    }
+}
+
+/// What is wrong with a field that nobody reads.
+pub fn harmful(name: &str, value: &Json) -> Option<String> {
     let is_in = |list: &[String]| list.iter().any(|it| it == name);
-    if value.is_null()
-        || FIELDS.contains(&name)
-        || is_in(&HARMLESS.any)
-        || is_in(&HARMLESS.dropouts)
-    {
+    if value.is_null() || is_in(&HARMLESS.any) || is_in(&HARMLESS.dropouts) {
         return None;
     }
     if QUANTIZATION.contains(&name) {

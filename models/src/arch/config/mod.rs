@@ -11,13 +11,16 @@ mod ropes;
 
 use serde_json::Value as Json;
 
-use super::families::{FAMILIES, Family};
+use super::{
+    chat_only::{CHAT_ONLY, only_for_chat},
+    families::{FAMILIES, Family},
+};
 use crate::{
     Error, Result,
     ops::{attention::Scoring, gated::Activation, rope::Rope},
 };
 use fields::Fields;
-pub use fields::unread;
+pub use fields::{harmful, unread};
 use limits::{Limit, MAX_PARAMETERS};
 
 /// The size and the switches of a decoder. Names as in `config.json` where it has one.
@@ -188,6 +191,9 @@ fn family(model_type: Option<&Json>) -> Result<&'static Family> {
     let wanted = model_type.and_then(Json::as_str).unwrap_or_default();
     let family = FAMILIES.iter().find(|it| it.model_type == wanted);
     family.ok_or_else(|| {
+        if CHAT_ONLY.iter().any(|it| it.model_type == wanted) {
+            return Error::setting("model_type", only_for_chat(wanted));
+        }
         let known: Vec<&str> = FAMILIES.iter().map(|it| it.model_type.as_str()).collect();
         let known = known.join("`, `");
         let problem = format!("is `{wanted}`; known are `{known}`");

@@ -276,7 +276,7 @@ impl Capture {
 
 /// The decoder of a model, whose sites are read.
 pub(super) fn decoder_of(model: &LanguageModel) -> Result<&Decoder> {
-    let problem = "a recursive model has no blocks whose states stand side by side: capture those of a decoder";
+    let problem = "only decoders that can be trained have states that are captured here, and this model is not one of them";
     let missing = || Error::Data(problem.to_owned());
     model.network.decoder().ok_or_else(missing)
 }

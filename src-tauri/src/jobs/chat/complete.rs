@@ -185,7 +185,7 @@ impl Chat {
             return Ok(Embedded::TooLong { tokens, context });
         }
         let Some(decoder) = self.model.network.decoder() else {
-            let why = "this model is no decoder, and has no states that a vector could be made of";
+            let why = "only decoders that can be trained here have states that a vector could be made of, and this model is not one of them";
             return Ok(Embedded::Unfit(why.to_owned()));
         };
         let _avoided = kernels::avoid(&self.checked.composed)?;

@@ -1,7 +1,9 @@
 //! Models on this machine, with what is known of them without reading their weights.
 
 use models::{
-    arch::network::NetworkConfig, checkpoint::folder::ModelFolder, data::tokenizer::TEMPLATE_KEY,
+    arch::{chat_only, network::NetworkConfig},
+    checkpoint::{folder::ModelFolder, load::chat_only_config},
+    data::tokenizer::TEMPLATE_KEY,
     limits::MODEL_JSON,
 };
 use serde::Serialize;
@@ -30,6 +32,8 @@ pub(crate) struct ModelView {
     context: Option<usize>,
     /// Whether it was taught to answer; otherwise it continues text.
     answers: bool,
+    /// That it can be used for chat alone, and which models can be trained. Nothing where it can be trained.
+    chat_only: Option<String>,
     /// Why it can't be trained or used for chat.
     problem: Option<AppError>,
 }
@@ -45,6 +49,7 @@ impl From<StoredModel> for ModelView {
             parameters: None,
             bytes: model_bytes(&path),
             context: None,
+            chat_only: None,
             answers: path.join("chat_template.jinja").is_file()
                 || tokenizer.is_ok_and(|text| text.contains("\"chat_template\"")),
             problem: None,
@@ -59,13 +64,21 @@ impl From<StoredModel> for ModelView {
                     .is_some_and(|it| it.get(TEMPLATE_KEY).is_some());
                 let architecture = folder.config.get("model_type");
                 view.architecture = architecture.and_then(|it| it.as_str()).map(str::to_owned);
-                match NetworkConfig::from_json(&folder.config) {
-                    Ok(config) => view.context = Some(config.context()),
+                let context = match chat_only::family(&folder.config) {
+                    Some(_) => {
+                        view.chat_only = Some(chat_only::note());
+                        chat_only_config(&folder).map(|it| it.context)
+                    }
+                    None => NetworkConfig::from_json(&folder.config).map(|it| it.context()),
+                };
+                match context {
+                    Ok(context) => view.context = Some(context),
                     Err(error) => view.problem = Some(error.into()),
                 }
                 match folder.parameter_count() {
                     Ok(count) => view.parameters = Some(count),
-                    Err(error) => view.problem = Some(error.into()),
+                    Err(error) if view.problem.is_none() => view.problem = Some(error.into()),
+                    Err(_) => {}
                 }
             }
         }

@@ -33,9 +33,9 @@ export function runChoices(runs: RunView[]): Choice[] {
 export function modelChoices(models: ModelView[]): Choice[] {
   return models
     .filter(({ problem }) => !problem)
-    .map(({ path, name, parameters, answers }) => {
+    .map(({ path, name, parameters, answers, chatOnly }) => {
       const size = parameters === null ? "" : `${short(parameters)} parameters`;
-      return { name: path, title: name, about: [size, answers ? "" : "continues text"].filter(Boolean).join(" · ") };
+      return { name: path, title: name, about: [size, answers ? "" : "continues text", chatOnly === null ? "" : "chat only"].filter(Boolean).join(" · ") };
     });
 }
 

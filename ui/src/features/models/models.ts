@@ -17,9 +17,9 @@ export const PLACES: Record<ModelView["place"], { short: string; long: string }>
 };
 
 /** What it does in a talk; nothing where it can’t be used. */
-export function usesOf({ problem, answers }: ModelView): string | null {
+export function usesOf({ problem, answers, chatOnly }: ModelView): string | null {
   if (problem !== null) return null;
-  return answers ? "answers" : "continues text";
+  return [answers ? "answers" : "continues text", chatOnly && "chat only"].filter(Boolean).join(" · ");
 }
 
 /** What it is, in few words. */
@@ -40,9 +40,9 @@ export function listed(models: ModelView[], words: string, column: Column, isDow
   return sortedBy(fitting, (model) => model[column], isDown);
 }
 
-/** The smallest model that can be used; of those that answer, if any does. It fits, if one does. */
+/** The smallest model that can be trained; of those that answer, if any does. It fits, if one does. */
 export function smallest(models: ModelView[]): ModelView | undefined {
-  const usable = sortedBy(models.filter(({ problem }) => problem === null), (model) => model.bytes, false);
+  const usable = sortedBy(models.filter(({ problem, chatOnly }) => (problem ?? chatOnly) === null), (model) => model.bytes, false);
   return usable.find(({ answers }) => answers) ?? usable[0];
 }
 

@@ -38,6 +38,7 @@ pub use modelfile::MODELFILE;
 use super::model::{base_of, chats, quantize_of};
 use crate::{
     Error, Result,
+    arch::network::is_recursive,
     checkpoint::{
         adapter::ADAPTER_CONFIG,
         folder::ModelFolder,
@@ -128,13 +129,11 @@ impl Exporter {
             false => ModelFolder::open(folder)?,
         };
         let quantize = quantize_of(folder)?.filter(|_| is_adapter);
-        let weights = MergedWeights::open(&model, is_adapter.then_some(folder), quantize);
-        let weights = weights.map_err(|error| match &error {
-            Error::Setting { field, .. } if field == "model_type" => Error::Data(
-                "recursive models that chat are known to no other program: their folder is what they are".to_owned(),
-            ),
-            _ => error,
-        })?;
+        if model.config.as_object().is_some_and(is_recursive) {
+            let problem = "recursive models that chat are known to no other program: their folder is what they are";
+            return Err(Error::Data(problem.to_owned()));
+        }
+        let weights = MergedWeights::open(&model, is_adapter.then_some(folder), quantize)?;
         let tokenizer = Tokenizer::load(folder)?;
         let template = ChatTemplate::of(&tokenizer)?;
         let chats = chats(folder, &template)?;

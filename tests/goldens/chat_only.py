@@ -1,0 +1,68 @@
+"""Tiny models of families that Anneal opens for chat only, with what transformers computes of them.
+
+    python chat_only.py        # or: chat_only.py olmo2 glm4
+
+Each is a checkpoint as `save_pretrained` writes it, and `expected.json`: tokens, the logits [t, v] at each of them, and the tokens that
+are most likely one after the other. Needs transformers 5 and torch 2.15.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from decoder import fill, made_by
+
+FOLDER = Path(__file__).parent / "chat_only"
+BASE = dict(
+    vocab_size=44,
+    hidden_size=24,
+    intermediate_size=28,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    max_position_embeddings=64,
+    bos_token_id=1,
+    eos_token_id=2,
+    pad_token_id=None,
+)
+EXPERTS = dict(num_experts_per_tok=2, num_experts=4, moe_intermediate_size=12)
+CASES = {
+    "gemma": dict(head_dim=8),
+    "glm4": dict(head_dim=8, rope_theta=100.0),
+    "helium": dict(head_dim=6, rope_theta=100.0),
+    "mixtral": dict(num_local_experts=4, num_experts_per_tok=2, rope_theta=100.0),
+    "olmo": dict(rope_theta=100.0, clip_qkv=None),
+    "olmo2": dict(rope_theta=100.0),
+    "qwen2_moe": dict(EXPERTS, shared_expert_intermediate_size=20, norm_topk_prob=True, rope_theta=100.0),
+    "qwen3_moe": dict(EXPERTS, head_dim=8, norm_topk_prob=True, rope_theta=100.0),
+    "starcoder2": dict(use_bias=True, rope_theta=100.0),
+}
+TOKENS = [5, 17, 42, 8, 23, 11, 40, 3, 33, 29, 7, 19]
+WRITTEN = 10
+
+
+def make(name):
+    config = AutoConfig.for_model(name, **BASE | CASES[name])
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
+    fill(model)
+    folder = FOLDER / name
+    model.save_pretrained(folder)
+    (folder / "generation_config.json").unlink(missing_ok=True)
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+    with torch.no_grad():
+        logits = model(torch.tensor([TOKENS])).logits[0]
+        written = model.generate(torch.tensor([TOKENS]), max_new_tokens=WRITTEN, do_sample=False, eos_token_id=None, pad_token_id=0)
+    expected = dict(
+        made_by=made_by(),
+        tokens=TOKENS,
+        logits=[[round(value, 6) for value in row] for row in logits.tolist()],
+        written=written[0, len(TOKENS) :].tolist(),
+    )
+    (folder / "expected.json").write_text(json.dumps(expected) + "\n")
+
+
+for name in sys.argv[1:] or CASES:
+    make(name)

@@ -1,0 +1,316 @@
+//! Models that are for chat only, beside what transformers computes of them (`tests/goldens/chat_only.py`).
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use candle_core::Device;
+use models::{
+    arch::{
+        chat_only::{CHAT_ONLY, ChatOnlyConfig},
+        kv_cache::KvCache,
+        network::Network,
+    },
+    checkpoint::{
+        folder::{CONFIG, ModelFolder, WEIGHTS},
+        load::{LoadDtypes, chat_only_config, load_network, network_config},
+    },
+    limits,
+};
+use serde::Deserialize;
+use serde_json::{Value as Json, json};
+
+use crate::{fuzz::Reader, hostile::reading};
+
+/// As a share of the largest logit.
+const TOLERANCE: f32 = 1e-4;
+
+#[derive(Deserialize)]
+struct Expected {
+    tokens: Vec<u32>,
+    logits: Vec<Vec<f32>>,
+    written: Vec<u32>,
+}
+
+/// The golden of a family.
+fn golden(model_type: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../tests/goldens/chat_only")
+        .join(model_type)
+}
+
+fn expected(model_type: &str) -> Expected {
+    let text = fs::read(golden(model_type).join("expected.json")).unwrap();
+    serde_json::from_slice(&text).unwrap()
+}
+
+fn open(model_type: &str) -> Network {
+    let folder = ModelFolder::open(&golden(model_type)).unwrap();
+    load_network(&folder, LoadDtypes::F32, false, &Device::Cpu).unwrap()
+}
+
+/// Configs that somebody changed, beside weights of one of these models, which then reads a few tokens.
+pub(crate) fn readers(work: &Path) -> Vec<Reader> {
+    let folder = work.join("chat_only");
+    fs::create_dir_all(&folder).unwrap();
+    fs::copy(golden("qwen3_moe").join(WEIGHTS), folder.join(WEIGHTS)).unwrap();
+    // Mostly its own, which get furthest.
+    let own = std::iter::repeat_n("qwen3_moe", CHAT_ONLY.len());
+    let families = CHAT_ONLY.iter().map(|it| it.model_type.as_str());
+    let samples = families.chain(own).map(golden);
+    let samples = samples.map(|it| fs::read(it.join(CONFIG)).unwrap());
+    vec![Reader {
+        name: "chat_only_config",
+        share: 6,
+        most: Some(limits::MODEL_JSON),
+        megabytes: 1000,
+        seconds: 5.0,
+        file: folder.join(CONFIG),
+        samples: samples.collect(),
+        read: reading(|file| {
+            let folder = ModelFolder::open(file.parent().unwrap_or(file))?;
+            chat_only_config(&folder)?;
+            // The weights are mostly another model's.
+            if let Ok(model) = load_network(&folder, LoadDtypes::F32, false, &Device::Cpu) {
+                drop(model.next_logits(&[5, 17, 42], &mut model.new_cache()));
+            }
+            Ok(())
+        }),
+    }]
+}
+
+/// Calls `test` with every family: its name, its model, what is expected of it.
+fn each(test: impl Fn(&str, &Network, &Expected)) {
+    assert!(!CHAT_ONLY.is_empty());
+    for family in CHAT_ONLY.iter() {
+        let name = &family.model_type;
+        test(name, &open(name), &expected(name));
+    }
+}
+
+/// Expects the scores of the token after these to be those at their last.
+fn check(name: &str, found: Vec<f32>, expected: &[f32]) {
+    let largest = expected
+        .iter()
+        .fold(0.0, |most: f32, it| most.max(it.abs()));
+    let apart = found.iter().zip(expected).map(|(a, b)| (a - b).abs());
+    let apart = apart.fold(0.0, f32::max) / largest;
+    assert_eq!(found.len(), expected.len(), "{name}");
+    assert!(apart < TOLERANCE, "{name}: {apart:e}");
+}
+
+fn read(network: &Network, tokens: &[u32], cache: &mut KvCache) -> Vec<f32> {
+    let logits = network.next_logits(tokens, cache).unwrap();
+    logits.to_vec1().unwrap()
+}
+
+#[test]
+fn every_family_scores_as_the_reference_at_once_in_parts_or_one_by_one() {
+    each(|name, network, Expected { tokens, logits, .. }| {
+        for parts in [vec![tokens.len()], vec![5, 4, 3], vec![1; tokens.len()]] {
+            let mut cache = network.new_cache();
+            let mut end = 0;
+            for part in parts {
+                let found = read(network, &tokens[end..end + part], &mut cache);
+                end += part;
+                check(name, found, &logits[end - 1]);
+            }
+        }
+    });
+}
+
+#[test]
+fn what_a_cache_forgot_is_read_again_as_it_was() {
+    each(|name, network, Expected { tokens, logits, .. }| {
+        let mut cache = network.new_cache();
+        read(network, &tokens[..3], &mut cache);
+        read(network, &[9, 9, 9], &mut cache);
+        cache.truncate(3);
+        check(name, read(network, &tokens[3..7], &mut cache), &logits[6]);
+        // Another cache of the same model knows nothing of it.
+        let mut other = network.new_cache();
+        check(name, read(network, &tokens[..2], &mut other), &logits[1]);
+        check(name, read(network, &tokens[7..8], &mut cache), &logits[7]);
+    });
+}
+
+#[test]
+fn every_family_writes_what_the_reference_writes() {
+    each(
+        |name,
+         network,
+         Expected {
+             tokens, written, ..
+         }| {
+            let mut cache = network.new_cache();
+            let mut logits = read(network, tokens, &mut cache);
+            for expected in written {
+                let likeliest = (0u32..)
+                    .zip(&logits)
+                    .max_by(|(_, a), (_, b)| a.total_cmp(b));
+                let token = likeliest.unwrap().0;
+                assert_eq!(token, *expected, "{name}");
+                logits = read(network, &[token], &mut cache);
+            }
+        },
+    );
+}
+
+/// The words that a config is refused with, in which a field is this.
+#[track_caller]
+fn refused(model_type: &str, field: &str, value: Json) -> String {
+    let text = fs::read(golden(model_type).join("config.json")).unwrap();
+    let mut config: Json = serde_json::from_slice(&text).unwrap();
+    assert!(ChatOnlyConfig::from_json(&config).is_ok());
+    config[field] = value;
+    ChatOnlyConfig::from_json(&config).unwrap_err().to_string()
+}
+
+#[test]
+fn what_would_be_computed_otherwise_is_refused_by_its_name() {
+    let yarn = json!({"rope_type": "yarn", "factor": 4.0, "rope_theta": 1e4});
+    for (model_type, field, value, words) in [
+        ("olmo2", "rope_scaling", yarn, "`rope_scaling."),
+        (
+            "mixtral",
+            "tie_word_embeddings",
+            json!(true),
+            "only false is computed here",
+        ),
+        (
+            "qwen3_moe",
+            "mlp_only_layers",
+            json!([0]),
+            "only [] is computed here",
+        ),
+        (
+            "gemma",
+            "hidden_act",
+            json!("silu"),
+            "only \"gelu\" or \"gelu_pytorch_tanh\" is computed here",
+        ),
+        ("olmo", "rope_scaling", json!(2), "is 2, and not an object"),
+        ("helium", "a_new_field", json!(3), "is not known here"),
+        (
+            "glm4",
+            "vocab_size",
+            json!(1u64 << 40),
+            "no model here has more than",
+        ),
+        (
+            "qwen2_moe",
+            "num_experts",
+            json!(1u64 << 40),
+            "must be from 1 to 4096",
+        ),
+        (
+            "olmo",
+            "num_attention_heads",
+            json!(0),
+            "must be at least 1",
+        ),
+        ("gemma", "hidden_size", json!("24"), "no whole number"),
+        (
+            "starcoder2",
+            "num_key_value_heads",
+            json!(3),
+            "does not divide",
+        ),
+    ] {
+        let found = refused(model_type, field, value);
+        assert!(found.contains(words), "{model_type}: {found}");
+    }
+}
+
+#[test]
+fn fields_that_say_what_is_so_anyway_are_accepted() {
+    let text = fs::read(golden("qwen3_moe").join("config.json")).unwrap();
+    let mut config: Json = serde_json::from_slice(&text).unwrap();
+    for (field, value) in [
+        ("qkv_bias", json!(false)),
+        ("shared_expert_intermediate_size", json!(0)),
+        ("use_qk_norm", json!(true)),
+        ("rope_scaling", Json::Null),
+    ] {
+        config[field] = value;
+    }
+    ChatOnlyConfig::from_json(&config).unwrap();
+}
+
+#[test]
+fn a_text_is_no_longer_than_a_window() {
+    let text = fs::read(golden("mixtral").join("config.json")).unwrap();
+    let mut config: Json = serde_json::from_slice(&text).unwrap();
+    assert_eq!(ChatOnlyConfig::from_json(&config).unwrap().context, 64);
+    config["sliding_window"] = json!(16);
+    assert_eq!(ChatOnlyConfig::from_json(&config).unwrap().context, 16);
+}
+
+#[test]
+fn training_says_that_they_are_for_chat_only() {
+    for family in CHAT_ONLY.iter() {
+        let folder = ModelFolder::open(&golden(&family.model_type)).unwrap();
+        let words = network_config(&folder).unwrap_err().to_string();
+        let expected = format!(
+            "is `{}`, which is for chat only; training knows ",
+            family.model_type
+        );
+        assert!(words.contains(&expected), "{words}");
+    }
+}
+
+#[test]
+fn weights_that_do_not_fit_are_named() {
+    let copy = tempfile::tempdir().unwrap();
+    for file in ["config.json", "model.safetensors"] {
+        fs::copy(golden("olmo2").join(file), copy.path().join(file)).unwrap();
+    }
+    let path = copy.path().join("config.json");
+    let text = fs::read_to_string(&path).unwrap();
+    let check = |old: &str, new: &str, words: &str| {
+        fs::write(&path, text.replace(old, new)).unwrap();
+        let folder = ModelFolder::open(copy.path()).unwrap();
+        let problem = load_network(&folder, LoadDtypes::F32, false, &Device::Cpu);
+        let problem = problem.unwrap_err().to_string();
+        assert!(problem.contains(words), "{problem}");
+    };
+    check(
+        r#""intermediate_size": 28"#,
+        r#""intermediate_size": 32"#,
+        "is [28, 24] in the file and [32, 24] in the config",
+    );
+    check(
+        r#""num_hidden_layers": 2"#,
+        r#""num_hidden_layers": 3"#,
+        "`model.layers.2.",
+    );
+    check(
+        r#""num_hidden_layers": 2"#,
+        r#""num_hidden_layers": 1"#,
+        "is in the checkpoint but not in the model its config describes",
+    );
+}
+
+#[test]
+fn a_folder_whose_weights_are_packed_is_refused() {
+    let copy = tempfile::tempdir().unwrap();
+    fs::copy(golden("olmo2").join(WEIGHTS), copy.path().join(WEIGHTS)).unwrap();
+    let text = fs::read(golden("olmo2").join(CONFIG)).unwrap();
+    let mut config: Json = serde_json::from_slice(&text).unwrap();
+    config["quantization"] = json!({"group_size": 64, "bits": 4});
+    fs::write(copy.path().join(CONFIG), config.to_string()).unwrap();
+    let folder = ModelFolder::open(copy.path()).unwrap();
+    let words = chat_only_config(&folder).unwrap_err().to_string();
+    assert!(words.contains("the weights are packed"), "{words}");
+}
+
+#[test]
+fn the_guide_lists_every_family() {
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guide/chat-only.md");
+    let guide = fs::read_to_string(guide).unwrap();
+    for family in CHAT_ONLY.iter() {
+        let row = format!("| `{}` |", family.model_type);
+        assert!(guide.contains(&row), "{row}");
+    }
+}
