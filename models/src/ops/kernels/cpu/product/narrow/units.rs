@@ -94,11 +94,6 @@ impl Unit {
         all[..count].iter().map(|kind| Self(*kind)).collect()
     }
 
-    /// Whether it has tiles.
-    fn has_tiles(self) -> bool {
-        self.0 == Kind::Amx
-    }
-
     /// Whether it is there to compare with, and slower than f32. Others pack operands in vectors of AVX-512.
     pub(crate) fn is_portable(self) -> bool {
         self.0 == Kind::Portable
@@ -112,7 +107,7 @@ impl Unit {
     #[allow(unsafe_code)]
     pub(super) unsafe fn multiply(self, block: Block, target: Target, output: Output) {
         #[cfg(target_arch = "x86_64")]
-        let _tiles = self.has_tiles().then(amx::Tiles::configured);
+        let _tiles = (self.0 == Kind::Amx).then(amx::Tiles::configured);
         let mut edge = Edge([0.0; PANEL * PANEL]);
         let steps = block.length / PANEL;
         for first in (0..steps).step_by(STEPS) {
