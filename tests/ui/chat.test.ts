@@ -48,7 +48,7 @@ describe("a text that two write", () => {
 
 describe("what can be used for chat", () => {
   const run = (id: string, more: Partial<RunView> = {}) => ({ id, name: id, saved: true, uses: ["chat"], step: 2000, base: "/models/SmolLM2", status: "finished", ...more }) as RunView;
-  const model = (name: string, more: Partial<ModelView> = {}) => ({ name, path: `/models/${name}`, answers: true, parameters: 1.7e9, problem: null, ...more }) as ModelView;
+  const model = (name: string, more: Partial<ModelView> = {}) => ({ name, path: `/models/${name}`, answers: true, parameters: 1.7e9, chatOnly: null, problem: null, ...more }) as ModelView;
 
   test("is what was used last, else the newest run that saved something, else a model", () => {
     const runs = [run("new", { saved: false }), run("puzzle", { uses: ["solve"] }), run("tone"), run("old")];
@@ -61,9 +61,9 @@ describe("what can be used for chat", () => {
 
   test("says what it is", () => {
     const runs = [run("tone"), run("verse", { base: null, status: "running" })];
-    const models = [model("Base", { answers: false })];
-    const names = ["tone", "verse", "/models/Base", "gone"];
-    expect(names.map((name) => aboutOf(name, runs, models))).toEqual(["Step 2,000 · SmolLM2", "Step 2,000 · from scratch", "1.7 B parameters · continues text", ""]);
+    const models = [model("Base", { answers: false }), model("Talks", { chatOnly: "Chat only." })];
+    const names = ["tone", "verse", "/models/Base", "/models/Talks", "gone"];
+    expect(names.map((name) => aboutOf(name, runs, models))).toEqual(["Step 2,000 · SmolLM2", "Step 2,000 · from scratch", "1.7 B parameters · continues text", "1.7 B parameters · chat only", ""]);
     expect(runChoices(runs).map(({ isRunning }) => isRunning)).toEqual([false, true]);
   });
 });
