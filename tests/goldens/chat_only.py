@@ -14,38 +14,29 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from decoder import fill, made_by
+from decoder_cases import BASE
 
 FOLDER = Path(__file__).parent / "chat_only"
-BASE = dict(
-    vocab_size=44,
-    hidden_size=24,
-    intermediate_size=28,
-    num_hidden_layers=2,
-    num_attention_heads=4,
-    num_key_value_heads=2,
-    max_position_embeddings=64,
-    bos_token_id=1,
-    eos_token_id=2,
-    pad_token_id=None,
-)
+# What is left out is as the family has it.
+SIZES = {name: value for name, value in BASE.items() if name not in ("rms_norm_eps", "tie_word_embeddings")}
 EXPERTS = dict(num_experts_per_tok=2, num_experts=4, moe_intermediate_size=12)
 CASES = {
-    "gemma": dict(head_dim=8),
-    "glm4": dict(head_dim=8, rope_theta=100.0),
-    "helium": dict(head_dim=6, rope_theta=100.0),
-    "mixtral": dict(num_local_experts=4, num_experts_per_tok=2, rope_theta=100.0),
-    "olmo": dict(rope_theta=100.0, clip_qkv=None),
-    "olmo2": dict(rope_theta=100.0),
-    "qwen2_moe": dict(EXPERTS, shared_expert_intermediate_size=20, norm_topk_prob=True, rope_theta=100.0),
-    "qwen3_moe": dict(EXPERTS, head_dim=8, norm_topk_prob=True, rope_theta=100.0),
-    "starcoder2": dict(use_bias=True, rope_theta=100.0),
+    "gemma": dict(head_dim=8, rope_theta=10000.0),
+    "glm4": dict(head_dim=8),
+    "helium": dict(head_dim=6),
+    "mixtral": dict(num_local_experts=4, num_experts_per_tok=2),
+    "olmo": dict(clip_qkv=None),
+    "olmo2": dict(),
+    "qwen2_moe": dict(EXPERTS, shared_expert_intermediate_size=20, norm_topk_prob=True),
+    "qwen3_moe": dict(EXPERTS, head_dim=8, norm_topk_prob=True),
+    "starcoder2": dict(use_bias=True),
 }
 TOKENS = [5, 17, 42, 8, 23, 11, 40, 3, 33, 29, 7, 19]
 WRITTEN = 10
 
 
 def make(name):
-    config = AutoConfig.for_model(name, **BASE | CASES[name])
+    config = AutoConfig.for_model(name, **SIZES | CASES[name])
     model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
     fill(model)
     folder = FOLDER / name

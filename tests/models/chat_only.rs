@@ -21,7 +21,10 @@ use models::{
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
-use crate::{fuzz::Reader, hostile::reading};
+use crate::{
+    fuzz::Reader,
+    hostile::{reading, repository},
+};
 
 /// As a share of the largest logit.
 const TOLERANCE: f32 = 1e-4;
@@ -35,13 +38,16 @@ struct Expected {
 
 /// The golden of a family.
 fn golden(model_type: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../tests/goldens/chat_only")
-        .join(model_type)
+    repository("tests/goldens/chat_only").join(model_type)
 }
 
 fn expected(model_type: &str) -> Expected {
     let text = fs::read(golden(model_type).join("expected.json")).unwrap();
+    serde_json::from_slice(&text).unwrap()
+}
+
+fn config(model_type: &str) -> Json {
+    let text = fs::read(golden(model_type).join(CONFIG)).unwrap();
     serde_json::from_slice(&text).unwrap()
 }
 
@@ -160,8 +166,7 @@ fn every_family_writes_what_the_reference_writes() {
 /// The words that a config is refused with, in which a field is this.
 #[track_caller]
 fn refused(model_type: &str, field: &str, value: Json) -> String {
-    let text = fs::read(golden(model_type).join("config.json")).unwrap();
-    let mut config: Json = serde_json::from_slice(&text).unwrap();
+    let mut config = config(model_type);
     assert!(ChatOnlyConfig::from_json(&config).is_ok());
     config[field] = value;
     ChatOnlyConfig::from_json(&config).unwrap_err().to_string()
@@ -225,8 +230,7 @@ fn what_would_be_computed_otherwise_is_refused_by_its_name() {
 
 #[test]
 fn fields_that_say_what_is_so_anyway_are_accepted() {
-    let text = fs::read(golden("qwen3_moe").join("config.json")).unwrap();
-    let mut config: Json = serde_json::from_slice(&text).unwrap();
+    let mut config = config("qwen3_moe");
     for (field, value) in [
         ("qkv_bias", json!(false)),
         ("shared_expert_intermediate_size", json!(0)),
@@ -240,8 +244,7 @@ fn fields_that_say_what_is_so_anyway_are_accepted() {
 
 #[test]
 fn a_text_is_no_longer_than_a_window() {
-    let text = fs::read(golden("mixtral").join("config.json")).unwrap();
-    let mut config: Json = serde_json::from_slice(&text).unwrap();
+    let mut config = config("mixtral");
     assert_eq!(ChatOnlyConfig::from_json(&config).unwrap().context, 64);
     config["sliding_window"] = json!(16);
     assert_eq!(ChatOnlyConfig::from_json(&config).unwrap().context, 16);
@@ -263,10 +266,10 @@ fn training_says_that_they_are_for_chat_only() {
 #[test]
 fn weights_that_do_not_fit_are_named() {
     let copy = tempfile::tempdir().unwrap();
-    for file in ["config.json", "model.safetensors"] {
+    for file in [CONFIG, WEIGHTS] {
         fs::copy(golden("olmo2").join(file), copy.path().join(file)).unwrap();
     }
-    let path = copy.path().join("config.json");
+    let path = copy.path().join(CONFIG);
     let text = fs::read_to_string(&path).unwrap();
     let check = |old: &str, new: &str, words: &str| {
         fs::write(&path, text.replace(old, new)).unwrap();
@@ -296,8 +299,7 @@ fn weights_that_do_not_fit_are_named() {
 fn a_folder_whose_weights_are_packed_is_refused() {
     let copy = tempfile::tempdir().unwrap();
     fs::copy(golden("olmo2").join(WEIGHTS), copy.path().join(WEIGHTS)).unwrap();
-    let text = fs::read(golden("olmo2").join(CONFIG)).unwrap();
-    let mut config: Json = serde_json::from_slice(&text).unwrap();
+    let mut config = config("olmo2");
     config["quantization"] = json!({"group_size": 64, "bits": 4});
     fs::write(copy.path().join(CONFIG), config.to_string()).unwrap();
     let folder = ModelFolder::open(copy.path()).unwrap();
@@ -307,8 +309,7 @@ fn a_folder_whose_weights_are_packed_is_refused() {
 
 #[test]
 fn the_guide_lists_every_family() {
-    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guide/chat-only.md");
-    let guide = fs::read_to_string(guide).unwrap();
+    let guide = fs::read_to_string(repository("docs/guide/chat-only.md")).unwrap();
     for family in CHAT_ONLY.iter() {
         let row = format!("| `{}` |", family.model_type);
         assert!(guide.contains(&row), "{row}");
