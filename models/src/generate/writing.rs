@@ -99,11 +99,6 @@ impl Writing {
             true => 0,
             false => in_common(network, cache, prompt).min(prompt.len() - 1),
         };
-        // What can't go back is read anew here, part by part, so that it can be stopped.
-        let cached = match network.can_go_back() || cached == cache.read().len() {
-            true => cached,
-            false => 0,
-        };
         cache.truncate(cached);
         let max_tokens = self.wanted.limits.max_tokens;
         cache.expect(expected_tokens(prompt.len(), max_tokens, self.context));
@@ -204,13 +199,19 @@ impl Writing {
     }
 }
 
-/// How many tokens at the beginning of a prompt a cache holds, turned as they would be in it.
+/// How many tokens at the beginning of a prompt need not be read, since a cache holds them, turned as they would be in it.
 pub(super) fn in_common(network: &Network, cache: &KvCache, prompt: &[u32]) -> usize {
     // A text that is long for the model turns by other angles from its first token on: what was read while it was shorter is of no
     // use, as is what was read of a long one for a shorter one.
     let read = cache.read();
-    match network.is_long(prompt.len()) == network.is_long(read.len()) {
-        true => read.iter().zip(prompt).take_while(|(a, b)| a == b).count(),
+    if network.is_long(prompt.len()) != network.is_long(read.len()) {
+        return 0;
+    }
+    let common = read.iter().zip(prompt).take_while(|(a, b)| a == b).count();
+    // What can't go back continues what it has read, or reads all of it anew: part by part, so that it can be stopped.
+    let is_continued = common == read.len() && common < prompt.len();
+    match network.can_go_back() || is_continued {
+        true => common,
         false => 0,
     }
 }
