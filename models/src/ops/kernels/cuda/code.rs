@@ -49,18 +49,19 @@ impl Code {
         let key = (context.cu_ctx() as usize, self.name);
         let known = with_loaded(|loaded| {
             let file = loaded.get(&key)?;
-            Some((file.module.clone(), file.kernels.get(name).cloned()))
+            let kernel = file.kernels.get(name).cloned();
+            Some(kernel.ok_or_else(|| file.module.clone()))
         });
         // Others launch while the driver translates. Of two that load the same, both are right.
-        let (module, kernel) = match known {
-            Some((_, Some(kernel))) => return Ok(kernel),
-            Some((module, None)) => (module.clone(), module.load_function(name).w()?),
+        let module = match known {
+            Some(Ok(kernel)) => return Ok(kernel),
+            Some(Err(module)) => module,
             None => {
                 let bytes = Ptx::from_binary(self.bytes.to_vec());
-                let module = context.load_module(bytes).w()?;
-                (module.clone(), module.load_function(name).w()?)
+                context.load_module(bytes).w()?
             }
         };
+        let kernel = module.load_function(name).w()?;
         with_loaded(|loaded| {
             let new = || Loaded {
                 module,
