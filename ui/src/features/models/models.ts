@@ -40,9 +40,12 @@ export function listed(models: ModelView[], words: string, column: Column, isDow
   return sortedBy(fitting, (model) => model[column], isDown);
 }
 
+/** Whether it can be trained, and exported. */
+export const canTrain = ({ problem, chatOnly }: ModelView): boolean => problem === null && chatOnly === null;
+
 /** The smallest model that can be trained; of those that answer, if any does. It fits, if one does. */
 export function smallest(models: ModelView[]): ModelView | undefined {
-  const usable = sortedBy(models.filter(({ problem, chatOnly }) => (problem ?? chatOnly) === null), (model) => model.bytes, false);
+  const usable = sortedBy(models.filter(canTrain), (model) => model.bytes, false);
   return usable.find(({ answers }) => answers) ?? usable[0];
 }
 
