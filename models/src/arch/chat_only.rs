@@ -69,8 +69,6 @@ const MOST: [(&str, u64); 6] = [
 pub struct Family {
     /// The `model_type` of `config.json`.
     pub model_type: String,
-    /// What transformers calls its models: `Olmo2ForCausalLM`.
-    pub class: String,
     /// The fields that the library reads besides sizes.
     reads: Vec<String>,
     /// Those that change nothing about these models, whatever they hold.
@@ -239,8 +237,8 @@ impl Family {
     /// Refuses fields that the library passes over though they change what the model computes, and numbers beyond their limits.
     fn check(&self, fields: &Map<String, Json>) -> Result<()> {
         for (name, value) in fields {
-            let common = [&SIZES[..], &COMMON].concat();
-            let is_read = common.contains(&name.as_str()) || self.reads(name);
+            let is_in = |names: &[&str]| names.contains(&name.as_str());
+            let is_read = is_in(&SIZES) || is_in(&COMMON) || self.reads(name);
             let is_known =
                 is_read || self.only.contains_key(name) || self.defaults.get(name) == Some(value);
             if let Some(problem) = (!is_known).then(|| config::harmful(name, value)).flatten() {

@@ -25,7 +25,6 @@ struct Source(Arc<Mutex<Taken>>);
 
 struct Taken {
     weights: StoredWeights,
-    names: Vec<String>,
     /// What was wrong first, in our words.
     problem: Option<Error>,
 }
@@ -35,10 +34,8 @@ pub(super) fn load(folder: &ModelFolder, device: &Device) -> Result<ChatOnly> {
     let config = chat_only_config(folder)?;
     let (tied, dtype) = (config.ties_head(), ChatOnly::DTYPE);
     let weights = StoredWeights::of(folder, dtype, device)?;
-    let names = weights.names();
     let source = Source(Arc::new(Mutex::new(Taken {
         weights,
-        names,
         problem: None,
     })));
     let builder = VarBuilder::from_backend(Box::new(source.clone()), dtype, device.clone());
@@ -105,9 +102,6 @@ impl SimpleBackend for Source {
     }
 
     fn contains_tensor(&self, name: &str) -> bool {
-        self.taken()
-            .names
-            .binary_search_by(|it| it.as_str().cmp(name))
-            .is_ok()
+        self.taken().weights.dtype_of(name).is_some()
     }
 }

@@ -13,6 +13,7 @@ use models::{
     checkpoint::{
         adapter::ADAPTER_CONFIG,
         folder::{CONFIG, ModelFolder, read_json},
+        load::chat_only_config,
     },
     data::encode::Learn,
     device::{
@@ -169,8 +170,9 @@ pub(super) fn chat_bytes_in(folder: &Path, choice: &Choice, chats: usize) -> Opt
     };
     let config = read_json(&base.join(CONFIG), "read the model’s config").ok()?;
     if chat_only::family(&config).is_some() {
-        let config = ChatOnlyConfig::from_json(&config).ok()?;
-        let numbers = ModelFolder::open(&base).ok()?.parameter_count().ok()?;
+        let folder = ModelFolder::open(&base).ok()?;
+        let config = chat_only_config(&folder).ok()?;
+        let numbers = folder.parameter_count().ok()?;
         let tokens = chats * TALK_TOKENS.min(config.context);
         let numbers = numbers + (config.cached_numbers * tokens) as u64;
         return Some(numbers * ChatOnly::DTYPE.size_in_bytes() as u64);
