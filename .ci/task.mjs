@@ -58,9 +58,8 @@ const tasks = {
     return [command("cargo", ...clippy, ...here), command("cargo", "fmt", "--all")];
   },
 
-  // The examples in the documentation come first, so that the last line is the count of the tests.
+  // The program's own tests come last, so that the last line is their count.
   test: (more) => {
-    const examples = command("cargo", "test", "--workspace", "--no-fail-fast", "--doc", ...here);
     // Many tests wait for another process: one more at once than there are cores keeps these busy.
     const threads = ["--test-threads", String(availableParallelism() + 1)];
     const tests = runs("cargo", ["nextest", "--version"])
@@ -71,7 +70,7 @@ const tasks = {
     }
     if (more.length > 0) return [...pages(), tests];
     const metal = metalTests();
-    return [...pages(), ...pageTests(), ...windowTests(), ...serverTests(), ...metal.steps, examples, { ...tests, env: metal.env }];
+    return [...pages(), ...pageTests(), ...windowTests(), ...serverTests(), ...metal.steps, { ...tests, env: metal.env }];
   },
 
   // README.md shows them; whoever changes how the window looks makes them anew.

@@ -1,4 +1,4 @@
-//! What a doc comment says beyond the name that it stands beside.
+//! What a doc comment says beyond the name that it stands beside. Examples in it are text: nothing runs them.
 
 use crate::tree::{Tree, Violation};
 
@@ -6,6 +6,11 @@ const MARKERS: [&str; 2] = ["///", "//!"];
 const ARTICLES: [&str; 3] = ["The", "A", "An"];
 const REASON: &str = "the name beside it says as much; say what it is for, its shape, unit or bounds, or where it comes \
                       from, or leave the comment out where none is needed";
+
+const FENCE: &str = "```";
+const NO_CODE: [&str; 2] = ["text", "sh"];
+const NOT_RUN: &str = "the tests don’t run examples in comments, for which the crates would be compiled once more; make it a \
+                       test, or say that it is ```text";
 
 pub(crate) fn violations(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
@@ -23,6 +28,17 @@ pub(crate) fn violations(tree: &Tree) -> Vec<Violation> {
                     reason: REASON,
                 });
             }
+            let lines = (number..).zip(comment.iter().flatten());
+            let fences = lines
+                .filter_map(|(line, (_, text))| Some((line, text.trim().strip_prefix(FENCE)?)));
+            // Every other one closes.
+            found.extend(fences.step_by(2).filter_map(|(line, what)| {
+                (!NO_CODE.contains(&what)).then(|| Violation {
+                    place: format!("{path}:{line}"),
+                    problem: format!("opens an example with `{FENCE}{what}`"),
+                    reason: NOT_RUN,
+                })
+            }));
             number += comment.len();
         }
     }
@@ -52,6 +68,20 @@ mod tests {
                 "a.rs:1: says only `A loop.`",
                 "a.rs:3: says only `The device.`",
                 "a.rs:5: says only `An `id``",
+            ],
+        );
+    }
+
+    #[test]
+    fn an_example_that_nothing_runs_is_found() {
+        let source = "//! So:\n//!\n//! ```text\n//! A\n//! ```\n//! ```\n//! f();\n//! ```\n\n\
+                      /// So:\n/// ```rust,no_run\n/// f();\n/// ```\nfn f() {}\n";
+        check(
+            violations,
+            [("a.rs", source)],
+            &[
+                "a.rs:6: opens an example with `````",
+                "a.rs:11: opens an example with ````rust,no_run`",
             ],
         );
     }
