@@ -76,9 +76,14 @@ export async function settled(page, millis = 300) {
     const { asked } = window.annealFake;
     // What is running is asked for every second, and says nothing about the page.
     const count = () => asked.filter(([name]) => name !== "status").length;
-    let [before, since] = [count(), performance.now()];
+    const start = performance.now();
+    let [before, since] = [count(), start];
     while (performance.now() - since < millis || window.annealFake.open > 0) {
       await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+      if (performance.now() - start > 60_000) {
+        const last = asked.slice(-5).map(([name]) => name);
+        throw new Error(`after a minute, ${window.annealFake.open} commands wait for their answers; the last were ${last.join(", ")}`);
+      }
       if (count() !== before) [before, since] = [count(), performance.now()];
     }
   }, millis);
