@@ -157,7 +157,14 @@ struct Step {
 }
 
 /// Gradient of the output in; a gradient for each input out, `None` where there is none.
-type Backward = Box<dyn FnOnce(Tensor, &mut Gradients) -> Result<Vec<Option<Tensor>>>>;
+type Backward = Box<dyn FnOnce(Tensor, Others) -> Result<Vec<Option<Tensor>>>>;
+
+/// What a way back may change besides what it returns.
+struct Others<'a> {
+    /// What came back to its first input so far. Whoever takes it returns the sum for that input.
+    to_first: &'a mut Option<Tensor>,
+    gradients: &'a mut Gradients,
+}
 
 /// The gradients of parameters, by name. Gradients of several passes add up.
 #[derive(Debug, Clone, Default)]
@@ -200,13 +207,34 @@ impl Value {
         inputs: &[&Value],
         backward: impl FnOnce(Tensor) -> Result<Vec<Option<Tensor>>> + 'static,
     ) -> Self {
+        Self::with_way_back(output, inputs, Box::new(|gradient, _| backward(gradient)))
+    }
+
+    /// The same, whose `backward` also gets what came back to its first input so far, and returns the sum for it: an operation that
+    /// adds where it computes reads and writes less.
+    pub(crate) fn record_adding(
+        output: Tensor,
+        inputs: &[&Value],
+        backward: impl FnOnce(Tensor, Option<Tensor>) -> Result<Vec<Option<Tensor>>> + 'static,
+    ) -> Self {
+        let first = inputs.first().map(|input| input.tensor.clone());
+        let is_alike = move |it: &Tensor| {
+            let first = first.as_ref();
+            first.is_some_and(|first| first.dtype() == it.dtype() && first.dims() == it.dims())
+        };
+        let backward: Backward = Box::new(move |gradient, others| {
+            // A kernel takes it as it lies.
+            let so_far = others.to_first.take_if(|it| is_alike(it));
+            backward(gradient, so_far)
+        });
+        Self::with_way_back(output, inputs, backward)
+    }
+
+    fn with_way_back(output: Tensor, inputs: &[&Value], backward: Backward) -> Self {
         let made = profile::made(&output, inputs.iter().map(|input| &input.tensor));
         match inputs.iter().find_map(|input| input.slot.as_ref()) {
             None => Self::constant(output),
-            Some(slot) => {
-                let backward: Backward = Box::new(|gradient, _| backward(gradient));
-                push(&slot.record, output, inputs, (backward, made))
-            }
+            Some(slot) => push(&slot.record, output, inputs, (backward, made)),
         }
     }
 }
@@ -303,13 +331,13 @@ impl Tape {
             return Ok(Value::constant(output));
         }
         let input = x.tensor.clone();
-        let backward: Backward = Box::new(move |gradient, gradients| {
+        let backward: Backward = Box::new(move |gradient, others| {
             let tape = Self::new(dropout_seed);
             let x = tape.input(input);
             let again = profile::at(Place::Again);
             let output = segment(&tape, &x)?;
             drop(again);
-            tape.backward_to(&output, gradient, &[&x], gradients)
+            tape.backward_to(&output, gradient, &[&x], others.gradients)
         });
         let value = push(&self.record, output, &[x], (backward, None));
         if let Some(step) = self.record.borrow_mut().steps.last_mut() {
@@ -439,7 +467,16 @@ fn back_through(
     gradients: &mut Gradients,
 ) -> Result<()> {
     let profiled = profile::back_through(step.made.as_ref());
-    let input_gradients = (step.backward)(gradient, gradients)?;
+    let first = step.inputs.first().copied().flatten();
+    let mut to_first = first.and_then(|slot| collected[slot].take());
+    let others = Others {
+        to_first: &mut to_first,
+        gradients,
+    };
+    let input_gradients = (step.backward)(gradient, others)?;
+    if let Some(slot) = first {
+        collected[slot] = to_first;
+    }
     drop(profiled);
     for (slot, gradient) in step.inputs.into_iter().zip(input_gradients) {
         if let (Some(slot), Some(gradient)) = (slot, gradient) {

@@ -19,8 +19,9 @@ pub fn all(gpu: &Gpu, storage: &str) -> Result<(), String> {
     };
     let slots = [numbers(n), wide(width), numbers(n), wide(rows)];
     show("rms_norm", &slots, &[r, w, small, 0], [r, 1], 2 * n * size)?;
-    let slots = [numbers(n), numbers(n), wide(width), wide(rows), numbers(n)];
-    show("rms_norm_back", &slots, &[r, w, 0, 0], [r, 1], 3 * n * size)?;
+    let slots = [n, n].map(numbers).into_iter().chain([wide(width), wide(rows)]);
+    let slots: Vec<usize> = slots.chain([n, n].map(numbers)).collect();
+    show("rms_norm_back", &slots, &[r, w, 1, 0], [r, 1], 4 * n * size)?;
     show(
         "gated",
         &[numbers(n); 3],

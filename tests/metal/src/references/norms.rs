@@ -47,19 +47,6 @@ pub(crate) fn rms_norm(check: &mut Check) {
         check.same_wide("rms_norm: rho", &out[3], &rho);
     }
 
-    let data = [
-        Numbers(&x),
-        Numbers(&g),
-        Wide(&factor),
-        Wide(&rho),
-        Empty(n),
-    ];
-    let out = check.run(
-        "rms_norm_back",
-        &data,
-        &[U(rows), U(width), U(0), U(0)],
-        [16, 1],
-    );
     let along = each(rows, |row| {
         let row = row * width..(row + 1) * width;
         row.map(|i| g[i] * factor[i % width] * normalized[i])
@@ -69,8 +56,21 @@ pub(crate) fn rms_norm(check: &mut Check) {
     let dx = each(n, |i| {
         rho[i / width] * (g[i] * factor[i % width] - normalized[i] * along[i / width])
     });
-    if let Some(out) = out {
-        check.same("rms_norm_back: dx", &out[4], &dx);
+    let around = check.storage.normal(4, n, 1.0);
+    for adds in [0, 1] {
+        let data = [
+            Numbers(&x),
+            Numbers(&g),
+            Wide(&factor),
+            Wide(&rho),
+            Numbers(&around),
+            Empty(n),
+        ];
+        let fields = [U(rows), U(width), U(adds), U(0)];
+        if let Some(out) = check.run("rms_norm_back", &data, &fields, [16, 1]) {
+            let dx = each(n, |i| dx[i] + adds as f64 * around[i]);
+            check.same("rms_norm_back: dx", &out[5], &dx);
+        }
     }
     rms_norm_weight(check, [&x, &g, &normalized], &rho);
 }

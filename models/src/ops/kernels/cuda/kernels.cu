@@ -44,7 +44,8 @@ __device__ void rms_norm(const T* x, const float* factor, T* y, float* rho, int 
 }
 
 template <typename T>
-__device__ void rms_norm_back(const T* x, const T* gradient, const float* factor, const float* rho, T* dx, int width) {
+__device__ void rms_norm_back(const T* x, const T* gradient, const float* factor, const float* rho, const T* around, T* dx,
+                              int width) {
     const size_t start = size_t(blockIdx.x) * width;
     x += start, gradient += start, dx += start;
     const float scale = rho[blockIdx.x];
@@ -54,7 +55,8 @@ __device__ void rms_norm_back(const T* x, const T* gradient, const float* factor
     }
     along = block_sum(along) / width;
     for (int i = threadIdx.x; i < width; i += blockDim.x) {
-        dx[i] = T(scale * (float(gradient[i]) * factor[i] - float(x[i]) * scale * along));
+        const float back = around ? float(around[start + i]) : 0.0f;
+        dx[i] = T(back + scale * (float(gradient[i]) * factor[i] - float(x[i]) * scale * along));
     }
 }
 
@@ -95,8 +97,8 @@ __device__ void rms_norm_packs(const T* x, const float* factor, T* y, float* rho
 }
 
 template <typename T>
-__device__ void rms_norm_back_packs(const T* x, const T* gradient, const float* factor, const float* rho, T* dx,
-                                    int rows, int width) {
+__device__ void rms_norm_back_packs(const T* x, const T* gradient, const float* factor, const float* rho, const T* around,
+                                    T* dx, int rows, int width) {
     const int row = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32, first = threadIdx.x % 32 * PACK;
     if (row >= rows) return;
     const size_t start = size_t(row) * width;
@@ -124,6 +126,12 @@ __device__ void rms_norm_back_packs(const T* x, const T* gradient, const float* 
         if (at >= width) break;
 #pragma unroll
         for (int i = 0; i < PACK; ++i) g[p][i] = scale * (g[p][i] - normed[p][i] * along);
+        if (around) {
+            float back[PACK];
+            read_pack(around + start + at, back);
+#pragma unroll
+            for (int i = 0; i < PACK; ++i) g[p][i] += back[i];
+        }
         write_pack(dx + at, g[p]);
     }
 }
@@ -623,8 +631,8 @@ __device__ void widen_codes(const uint8_t* codes, const float* pairs, const uint
         rms_norm(x, factor, y, rho, width, epsilon);                                                                   \
     }                                                                                                                  \
     extern "C" __global__ void rms_norm_back_##NAME(const T* x, const T* gradient, const float* factor,                \
-                                                    const float* rho, T* dx, int width) {                              \
-        rms_norm_back(x, gradient, factor, rho, dx, width);                                                            \
+                                                    const float* rho, const T* around, T* dx, int width) {             \
+        rms_norm_back(x, gradient, factor, rho, around, dx, width);                                                    \
     }                                                                                                                  \
     extern "C" __global__ void rms_norm_weight_##NAME(const T* x, const T* gradient, const float* rho, float* dw,      \
                                                       int rows, int width) {                                           \
@@ -703,8 +711,9 @@ __device__ void widen_codes(const uint8_t* codes, const float* pairs, const uint
         rms_norm_packs(x, factor, y, rho, rows, width, epsilon);                                                       \
     }                                                                                                                  \
     extern "C" __global__ void rms_norm_back_packs_##NAME(const T* x, const T* gradient, const float* factor,          \
-                                                          const float* rho, T* dx, int rows, int width) {              \
-        rms_norm_back_packs(x, gradient, factor, rho, dx, rows, width);                                                \
+                                                          const float* rho, const T* around, T* dx, int rows,          \
+                                                          int width) {                                                 \
+        rms_norm_back_packs(x, gradient, factor, rho, around, dx, rows, width);                                        \
     }                                                                                                                  \
     extern "C" __global__ void swap_middle_##NAME(const T* x, T* y, size_t count, int b, int c, int e) {               \
         swap_middle(x, y, count, b, c, e);                                                                             \

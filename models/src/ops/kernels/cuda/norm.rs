@@ -56,20 +56,10 @@ pub(crate) fn rms_norm(
     }
 
     let weight_dtype = weight.wants_gradient().then_some(weight.tensor().dtype());
-    Ok(Value::record(y, &[x, weight], move |gradient: Tensor| {
+    // A norm stands before each part of a layer, and its input goes around that: the gradient that comes back so is added here.
+    let backward = move |gradient: Tensor, around: Option<Tensor>| {
         let gradient = gradient.contiguous()?;
-        let dx = output(rows.shape(), rows.dtype(), &rows)?;
-        let tensors = [&rows, &gradient, &factor, &rho, &dx];
-        match in_registers(width, &[&rows, &gradient, &factor, &dx])? {
-            true => Launch::of("rms_norm_back_packs", &rows)?
-                .tensors(&tensors)?
-                .whole(&[count, width])
-                .launch(count.div_ceil(WARPS), WARPS * 32)?,
-            false => Launch::of("rms_norm_back", &rows)?
-                .tensors(&tensors)?
-                .whole(&[width])
-                .for_rows(count, width)?,
-        }
+        let dx = rms_norm_back([&rows, &gradient, &factor, &rho], around, width)?;
         let dw = match weight_dtype {
             Some(dtype) => {
                 let dw = output(width, DType::F32, &rows)?;
@@ -82,7 +72,33 @@ pub(crate) fn rms_norm(
             None => None,
         };
         Ok(vec![Some(dx), dw])
-    }))
+    };
+    Ok(Value::record_adding(y, &[x, weight], backward))
+}
+
+/// The gradient of x from x, that of y, the factor and ρ, with what came back around the norm.
+fn rms_norm_back(tensors: [&Tensor; 4], around: Option<Tensor>, width: usize) -> Result<Tensor> {
+    let [rows, gradient, factor, _] = tensors;
+    let around = around.map(|it| it.contiguous()).transpose()?;
+    let dx = output(rows.shape(), rows.dtype(), rows)?;
+    let mut read = vec![rows, gradient, factor, &dx];
+    read.extend(&around);
+    let launch = |name: &str| {
+        Launch::of(name, rows)?
+            .tensors(&tensors)?
+            .perhaps(around.as_ref())?
+            .tensors(&[&dx])
+    };
+    let count = rows.elem_count() / width;
+    match in_registers(width, &read)? {
+        true => launch("rms_norm_back_packs")?
+            .whole(&[count, width])
+            .launch(count.div_ceil(WARPS), WARPS * 32)?,
+        false => launch("rms_norm_back")?
+            .whole(&[width])
+            .for_rows(count, width)?,
+    }
+    Ok(dx)
 }
 
 /// See [`residual_norm`](crate::ops::norm::residual_norm).

@@ -67,6 +67,10 @@ fn rms_norm_equals_the_composition() {
     for [rows, width] in [[1, 1], [3, 33], [300, 576], [2, 5000]] {
         let inputs = [normal(1, &[rows, width]), normal(2, &[width])];
         check(&inputs, 1e-5, |v| rms_norm(&v[0], &v[1], 1.0, 1e-5));
+        // Its input goes around it too.
+        check(&inputs, 1e-5, |v| {
+            add(&v[0], &rms_norm(&v[0], &v[1], 1.0, 1e-5)?)
+        });
     }
 }
 

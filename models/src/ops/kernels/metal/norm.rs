@@ -34,13 +34,16 @@ pub(crate) fn rms_norm(
         .for_rows(count)?;
 
     let weight_dtype = weight.wants_gradient().then_some(weight.tensor().dtype());
-    Ok(Value::record(y, &[x, weight], move |gradient: Tensor| {
+    // A norm stands before each part of a layer, and its input goes around that: the gradient that comes back so is added here.
+    let backward = move |gradient: Tensor, around: Option<Tensor>| {
         let gradient = side_by_side(&gradient)?;
         let launch = |name: &str| Launch::of(name, rows.dtype(), &[width]);
         let dx = output_like(&rows)?;
+        let adds = usize::from(around.is_some());
+        let around = around.map_or_else(|| Ok(rows.clone()), |it| side_by_side(&it))?;
         launch("rms_norm_back")?
-            .tensors(&[&rows, &gradient, &factor, &rho, &dx])?
-            .whole(&[count, width])?
+            .tensors(&[&rows, &gradient, &factor, &rho, &around, &dx])?
+            .whole(&[count, width, adds])?
             .for_rows(count)?;
         let dw = match weight_dtype {
             Some(dtype) => {
@@ -55,7 +58,8 @@ pub(crate) fn rms_norm(
             None => None,
         };
         Ok(vec![Some(dx), dw])
-    }))
+    };
+    Ok(Value::record_adding(y, &[x, weight], backward))
 }
 
 /// See [`layer_norm`](crate::ops::norm::layer_norm).

@@ -18,8 +18,8 @@ struct Place {
 struct NormBack {
     uint rows;
     uint width;
+    uint adds;
     uint pad0_;
-    uint pad1_;
 };
 typedef Stored type_4[1];
 typedef Wide type_5[1];
@@ -96,8 +96,9 @@ struct f32x4_rms_norm_backInput {
 , device type_4 const& gradient [[buffer(1)]]
 , device type_5 const& factor [[buffer(2)]]
 , device type_6 const& rho [[buffer(3)]]
-, device type_4& dx [[buffer(4)]]
-, constant NormBack& norm [[buffer(5)]]
+, device type_4 const& around [[buffer(4)]]
+, device type_4& dx [[buffer(5)]]
+, constant NormBack& norm [[buffer(6)]]
 ) {
     uint row = {};
     float products = {};
@@ -110,8 +111,8 @@ struct f32x4_rms_norm_backInput {
     bool loop_init_1 = true;
     while(true) {
         if (!loop_init_1) {
-            uint _e94 = row;
-            row = _e94 + groups.x;
+            uint _e111 = row;
+            row = _e111 + groups.x;
         }
         loop_init_1 = false;
         uint _e14 = row;
@@ -161,8 +162,8 @@ struct f32x4_rms_norm_backInput {
             bool loop_init_3 = true;
             while(true) {
                 if (!loop_init_3) {
-                    uint _e91 = i_1;
-                    i_1 = _e91 + THREADS;
+                    uint _e108 = i_1;
+                    i_1 = _e108 + THREADS;
                 }
                 loop_init_3 = false;
                 uint _e63 = i_1;
@@ -176,13 +177,24 @@ struct f32x4_rms_norm_backInput {
                     Wide _e70 = widen(_e69);
                     Wide normalized = _e70 * scale;
                     uint _e73 = i_1;
-                    uint _e77 = i_1;
-                    Stored _e80 = gradient[start + _e77];
-                    Wide _e81 = widen(_e80);
-                    uint _e83 = i_1;
-                    Wide _e85 = factor[_e83];
-                    Stored _e90 = narrow(scale * ((_e81 * _e85) - (normalized * along)));
-                    dx[start + _e73] = _e90;
+                    Stored _e76 = gradient[start + _e73];
+                    Wide _e77 = widen(_e76);
+                    uint _e79 = i_1;
+                    Wide _e81 = factor[_e79];
+                    Wide back = scale * ((_e77 * _e81) - (normalized * along));
+                    uint _e88 = norm.adds;
+                    if (_e88 == 1u) {
+                        uint _e92 = i_1;
+                        uint _e96 = i_1;
+                        Stored _e99 = around[start + _e96];
+                        Wide _e100 = widen(_e99);
+                        Stored _e102 = narrow(back + _e100);
+                        dx[start + _e92] = _e102;
+                    } else {
+                        uint _e104 = i_1;
+                        Stored _e107 = narrow(back);
+                        dx[start + _e104] = _e107;
+                    }
                 }
             }
         }

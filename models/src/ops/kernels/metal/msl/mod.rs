@@ -26,7 +26,7 @@ macro_rules! texts {
 
 pub(super) const TEXTS: &[Text] = texts! {
     "rms_norm": 256, [Read, Read, Write, Write, Values(16)];
-    "rms_norm_back": 256, [Read, Read, Read, Read, Write, Values(16)];
+    "rms_norm_back": 256, [Read, Read, Read, Read, Read, Write, Values(16)];
     "rms_norm_weight": 256, [Read, Read, Read, Write, Values(16)];
     "layer_norm": 256, [Read, Read, Read, Write, Write, Values(16)];
     "layer_norm_back": 256, [Read, Read, Read, Read, Write, Values(16)];

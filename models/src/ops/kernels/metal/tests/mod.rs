@@ -75,6 +75,10 @@ fn rms_norm_equals_the_composition() {
         check(&inputs, 1e-5, &kernels, |v| {
             rms_norm(&v[0], &v[1], 1.0, 1e-5)
         });
+        // Its input goes around it too.
+        check(&inputs, 1e-5, &kernels, |v| {
+            add(&v[0], &rms_norm(&v[0], &v[1], 1.0, 1e-5)?)
+        });
     }
 }
 
