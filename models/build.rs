@@ -10,7 +10,7 @@ const FOLDER: &str = "src/ops/kernels/cuda";
 
 /// A file with kernels, and the GPUs that its code for all of them is for, by compute capability: those and newer ones, for which
 /// the driver translates the newest that fits.
-const KERNELS: [(&str, &[u32]); 5] = [
+const KERNELS: [(&str, &[u32]); 6] = [
     // The oldest that CUDA 13 knows.
     ("kernels", &[75]),
     ("pictures", &[75]),
@@ -19,6 +19,7 @@ const KERNELS: [(&str, &[u32]); 5] = [
     // Copies in the background and products of bf16.
     ("convolution", &[80]),
     ("flash", &[80]),
+    ("thin", &[80]),
 ];
 
 /// GPUs that find their own code, so that nothing is translated on them, where the compiler knows them: A100, RTX 30, RTX 40, H100,

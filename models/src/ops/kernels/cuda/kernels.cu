@@ -4,6 +4,7 @@
 // Formulas stand in the documentation of the operation that a kernel serves.
 
 #include "packs.cuh"
+#include "thin.cuh"
 
 constexpr int MAX_WARPS = 32;
 
@@ -578,21 +579,6 @@ __device__ void cross_entropy(const float* logits, const uint32_t* targets, cons
     for (int i = packed + threadIdx.x; i < vocabulary; i += blockDim.x) dz[i] = T(slope(logits[i], i));
 }
 
-// Tensors that are copied into others, each by the blocks of one row of the grid.
-struct Pieces {
-    static constexpr int MAX = 8;
-    const float* from[MAX];
-    void* to[MAX];
-    uint64_t counts[MAX], pieces;
-};
-
-template <typename T> __device__ void convert_pieces(const Pieces& pieces) {
-    const float* from = pieces.from[blockIdx.y];
-    T* to = static_cast<T*>(pieces.to[blockIdx.y]);
-    const uint64_t count = pieces.counts[blockIdx.y], step = uint64_t(gridDim.x) * blockDim.x;
-    for (uint64_t at = thread_index(); at < count; at += step) to[at] = T(from[at]);
-}
-
 // Numbers in NF4: two codes a byte, the first in the upper half, times the scale of their block. That is an f32, or, where scales are in
 // codes themselves (`group`), the value of its code times the largest of its group, and what all have in common. `first` is the number
 // that comes out first; `pairs` are the two numbers of each byte. Packed, a pack of codes is a word and lies in one block.
@@ -726,7 +712,7 @@ __device__ void widen_codes(const uint8_t* codes, const float* pairs, const uint
                                                    T* dz, int keys, float scale, float cap) {                          \
         softmax_back(weights, gradient, scores, dz, keys, scale, cap);                                                 \
     }                                                                                                                  \
-    extern "C" __global__ void convert_pieces_##NAME(Pieces pieces) { convert_pieces<T>(pieces); }                     \
+    extern "C" __global__ void thin_convert_##NAME(Products products) { convert_piece<T>(products.of[blockIdx.y]); }\
     extern "C" __global__ void widen_codes_##NAME(const uint8_t* codes, const float* pairs, const uint8_t* scale_codes,\
                                                   const float* scale_values, const float* largest, T* y, size_t count, \
                                                   size_t first, int block, int group, float offset, int packed) {      \

@@ -82,28 +82,15 @@ pub(crate) fn project_back(terms: &[Term]) -> Result<Tensor> {
 /// factor · gᵀ x in f32, whatever the dtype of the operands: gradient [n, o], x [n, i] -> [o, i].
 pub(crate) fn weight_gradient(gradient: &Tensor, x: &Tensor, factor: f64) -> Result<Tensor> {
     let (gradient, x) = (gradient.contiguous()?, x.contiguous()?);
-    let (k, m) = gradient.dims2()?;
-    let n = x.dim(1)?;
-    let product = output((m, n), DType::F32, &x)?;
-    let size = Size { batch: 1, m, n, k };
-    multiply(
-        size,
-        factor,
-        transposed(&gradient),
-        plain(&x),
-        0.0,
-        &product,
-    )?;
-    Ok(product)
+    let sum = output((gradient.dim(1)?, x.dim(1)?), DType::F32, &x)?;
+    product(factor, transposed(&gradient), plain(&x), 0.0, &sum)?;
+    Ok(sum)
 }
 
 /// Adds gᵀ x to a sum in f32, in place: sum [o, i], gradient [n, o], x [n, i].
 pub(crate) fn add_weight_gradient(sum: &Tensor, gradient: &Tensor, x: &Tensor) -> Result<()> {
     let (gradient, x) = (gradient.contiguous()?, x.contiguous()?);
-    let (k, m) = gradient.dims2()?;
-    let n = x.dim(1)?;
-    let size = Size { batch: 1, m, n, k };
-    multiply(size, 1.0, transposed(&gradient), plain(&x), 1.0, sum)
+    product(1.0, transposed(&gradient), plain(&x), 1.0, sum)
 }
 
 /// W x, or Wᵀ x where it is `turned`: W [o, i], x [i, m] -> [o, m].
@@ -119,32 +106,27 @@ pub(crate) fn multiply_first(weight: &Tensor, turned: bool, x: &Tensor) -> Resul
         is_turned = !turned;
     }
     let m = if turned { columns } else { rows };
-    let (k, n) = x.dims2()?;
-    let y = output((m, n), x.dtype(), &x)?;
+    let y = output((m, x.dim(1)?), x.dtype(), &x)?;
     let weight = Operand {
         numbers: &weight,
         transposed: is_turned,
     };
-    let size = Size { batch: 1, m, n, k };
-    multiply(size, 1.0, weight, plain(&x), 0.0, &y)?;
+    product(1.0, weight, plain(&x), 0.0, &y)?;
     Ok(y)
 }
 
 /// g xᵀ in f32: g [o, m], x [i, m] -> [o, i]. Turned where that has the longer rows.
 pub(crate) fn weight_gradient_first(gradient: &Tensor, x: &Tensor) -> Result<Tensor> {
     let (gradient, x) = (gradient.contiguous()?, x.contiguous()?);
-    let (m, k) = gradient.dims2()?;
-    let n = x.dim(0)?;
-    let of = |m, n, a: &Tensor, b: &Tensor| -> Result<Tensor> {
-        let product = output((m, n), DType::F32, a)?;
-        let size = Size { batch: 1, m, n, k };
-        multiply(size, 1.0, plain(a), transposed(b), 0.0, &product)?;
-        Ok(product)
+    let of = |a: &Tensor, b: &Tensor| -> Result<Tensor> {
+        let sum = output((a.dim(0)?, b.dim(0)?), DType::F32, a)?;
+        product(1.0, plain(a), transposed(b), 0.0, &sum)?;
+        Ok(sum)
     };
-    if !n.is_multiple_of(PACK) && m.is_multiple_of(PACK) {
-        return Ok(of(n, m, &x, &gradient)?.t()?.contiguous()?);
+    if !x.dim(0)?.is_multiple_of(PACK) && gradient.dim(0)?.is_multiple_of(PACK) {
+        return Ok(of(&x, &gradient)?.t()?.contiguous()?);
     }
-    of(m, n, &gradient, &x)
+    of(&gradient, &x)
 }
 
 /// Σ factor · x Wᵀ, or Σ factor · x W, in the dtype of x.
@@ -153,9 +135,7 @@ fn sum(terms: &[Term], transpose: bool) -> Result<Tensor> {
     for term in terms {
         let x = term.x.contiguous()?;
         let weight = term.weight.to_dtype(x.dtype())?.contiguous()?;
-        let (m, k) = x.dims2()?;
         let n = weight.dim(if transpose { 0 } else { 1 })?;
-        let size = Size { batch: 1, m, n, k };
         let weight = Operand {
             numbers: &weight,
             transposed: transpose,
@@ -163,15 +143,23 @@ fn sum(terms: &[Term], transpose: bool) -> Result<Tensor> {
         // The first product fills the output, each further one is added to it.
         let (out, kept) = match &sum {
             Some(sum) => (sum.clone(), 1.0),
-            None => (output((m, n), x.dtype(), &x)?, 0.0),
+            None => (output((x.dim(0)?, n), x.dtype(), &x)?, 0.0),
         };
-        multiply(size, term.factor, plain(&x), weight, kept, &out)?;
+        product(term.factor, plain(&x), weight, kept, &out)?;
         sum = Some(out);
     }
     sum.ok_or_else(|| broken("a sum of no products"))
 }
 
-/// out = factor · a b + kept · out.
+/// out = factor · a b + kept · out, of single matrices.
+pub(super) fn product(factor: f64, a: Operand, b: Operand, kept: f64, out: &Tensor) -> Result<()> {
+    let (m, n) = out.dims2()?;
+    let k = a.numbers.dim(if a.transposed { 0 } else { 1 })?;
+    let size = Size { batch: 1, m, n, k };
+    multiply(size, factor, a, b, kept, out)
+}
+
+/// The same of a batch of them.
 #[allow(unsafe_code)]
 pub(super) fn multiply(
     size: Size,

@@ -29,6 +29,7 @@ pub(crate) mod rope;
 pub(crate) mod side;
 #[cfg(test)]
 mod tests;
+mod thin;
 
 use std::ffi::c_void;
 
@@ -189,40 +190,8 @@ struct PictureShape([i32; 10]);
 #[allow(unsafe_code)]
 unsafe impl DeviceRepr for PictureShape {}
 
-/// Tensors in f32 that are copied into others, of another dtype, by one launch: a block takes a part of one of them.
-#[derive(Clone, Copy, Default)]
-#[repr(C)]
-struct Pieces {
-    from: [u64; Pieces::MAX],
-    to: [u64; Pieces::MAX],
-    counts: [u64; Pieces::MAX],
-    pieces: u64,
-}
-
-// Safety: it is whole numbers, as in `kernels.cu`.
-#[allow(unsafe_code)]
-unsafe impl DeviceRepr for Pieces {}
-
-impl Pieces {
-    /// The most that one launch takes.
-    const MAX: usize = 8;
-
-    /// Adds a pair of tensors of one length.
-    fn add(&mut self, from: &Tensor, to: &Tensor) -> Result<()> {
-        let at = self.pieces as usize;
-        if at == Self::MAX || from.elem_count() != to.elem_count() {
-            return Err(broken("pieces that are too many, or of two lengths"));
-        }
-        self.from[at] = address(from)?;
-        self.to[at] = address(to)?;
-        self.counts[at] = from.elem_count() as u64;
-        self.pieces += 1;
-        Ok(())
-    }
-}
-
 enum Argument {
-    Pieces(Box<Pieces>),
+    Products(Box<thin::Products>),
     Parts(Box<next_token::Parts>),
     Caches(Box<next_token::Caches>),
     Address(u64),
@@ -237,7 +206,7 @@ impl Argument {
     /// Where it lies.
     fn place(&self) -> *mut c_void {
         let place: *const c_void = match self {
-            Self::Pieces(it) => (&raw const **it).cast(),
+            Self::Products(it) => (&raw const **it).cast(),
             Self::Parts(it) => (&raw const **it).cast(),
             Self::Caches(it) => (&raw const **it).cast(),
             Self::Address(it) => (&raw const *it).cast(),
@@ -316,12 +285,10 @@ impl Launch {
         self
     }
 
-    /// Threads for the numbers of each of these.
-    fn pieces(mut self, pieces: Pieces) -> Result<()> {
-        let longest = pieces.counts.iter().max().copied().unwrap_or(0) as usize;
-        let blocks = [longest.div_ceil(THREADS * PACK), pieces.pieces as usize];
-        self.arguments.push(Argument::Pieces(Box::new(pieces)));
-        self.launch_grid(blocks, THREADS)
+    /// Products with thin matrices.
+    fn products(mut self, products: thin::Products) -> Self {
+        self.arguments.push(Argument::Products(Box::new(products)));
+        self
     }
 
     fn count(self, count: usize) -> Self {

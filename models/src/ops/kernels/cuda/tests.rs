@@ -196,18 +196,32 @@ fn linear_layers_equal_the_composition() {
 #[ignore = "needs a CUDA device"]
 fn layers_of_one_input_equal_the_composition() {
     for probability in [0.0, 0.4] {
-        check_layers_of_one_input(probability);
+        check_layers_of_one_input(&[8, 3, 16], [35, 40, 24], probability);
     }
+    // Rows that fill no block, more columns than a warp has at a time, and ranks in two parts.
+    check_layers_of_one_input(&[20, 8, 17], [150, 296, 328], 0.0);
+    check_layers_of_one_input(&[40], [35, 40, 24], 0.0);
+    // More layers than one launch takes.
+    check_layers_of_one_input(&[2, 8, 3, 8, 4], [35, 40, 24], 0.0);
+    // Enough for a warp to have several tiles.
+    check_layers_of_one_input(&[8, 5], [1050, 40, 1096], 0.0);
+    // Ranks, and widths, that our own kernels leave to cuBLAS.
+    check_layers_of_one_input(&[72, 8, 4], [35, 40, 24], 0.0);
+    check_layers_of_one_input(&[8, 3, 16], [35, 39, 26], 0.0);
 }
 
-fn check_layers_of_one_input(probability: f64) {
-    let ranks = [8, 3, 16];
-    let mut inputs = vec![normal(1, &[2, 35, 40])];
+/// Of tokens with so many numbers that go in, and others that come out.
+fn check_layers_of_one_input(ranks: &[usize], [tokens, i, o]: [usize; 3], probability: f64) {
+    let small = 1.0 / (i as f64).sqrt();
+    let mut inputs = vec![normal(1, &[2, tokens, i])];
     for (seed, rank) in (2..).zip(ranks) {
-        inputs.push((normal(seed, &[rank, 40]) * 0.2).unwrap());
-        inputs.push((normal(seed + 10, &[24, rank]) * 0.3).unwrap());
+        inputs.push((normal(seed, &[*rank, i]) * small).unwrap());
+        inputs.push((normal(seed + 10, &[o, *rank]) * 0.3).unwrap());
     }
-    let weights = [20, 21, 22].map(|seed| (normal(seed, &[24, 40]) * 0.2).unwrap());
+    let weights = (20..).take(ranks.len());
+    let weights: Vec<Tensor> = weights
+        .map(|seed| (normal(seed, &[o, i]) * small).unwrap())
+        .collect();
     check(&inputs, 1e-5, |v| {
         let x = v[0].tensor();
         // Adapters learn in f32; the reference has f64 for all.
@@ -230,7 +244,11 @@ fn check_layers_of_one_input(probability: f64) {
         };
         let layers = v[1..].chunks(2).zip(&weights).map(layer);
         let y = linears_with_adapters(&v[0], &layers.collect::<Result<Vec<_>>>()?)?;
-        add(&add(&y[0], &scale(&y[1], 2.0)?)?, &scale(&y[2], -0.5)?)
+        let (first, others) = y.split_first().unwrap();
+        let mut factors = [2.0, -0.5].into_iter().cycle();
+        others.iter().try_fold(first.clone(), |sum, y| {
+            add(&sum, &scale(y, factors.next().unwrap())?)
+        })
     });
 }
 
