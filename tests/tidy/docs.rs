@@ -32,12 +32,13 @@ pub(crate) fn violations(tree: &Tree) -> Vec<Violation> {
             let fences = lines
                 .filter_map(|(line, (_, text))| Some((line, text.trim().strip_prefix(FENCE)?)));
             // Every other one closes.
-            found.extend(fences.step_by(2).filter_map(|(line, what)| {
-                (!NO_CODE.contains(&what)).then(|| Violation {
-                    place: format!("{path}:{line}"),
-                    problem: format!("opens an example with `{FENCE}{what}`"),
-                    reason: NOT_RUN,
-                })
+            let opened = fences
+                .step_by(2)
+                .filter(|(_, what)| !NO_CODE.contains(what));
+            found.extend(opened.map(|(line, what)| Violation {
+                place: format!("{path}:{line}"),
+                problem: format!("opens an example with `{FENCE}{what}`"),
+                reason: NOT_RUN,
             }));
             number += comment.len();
         }
