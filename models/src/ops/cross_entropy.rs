@@ -284,8 +284,7 @@ fn in_chunks(
                 false => {
                     let taken = scaled(Tensor::cat(&hidden_gradients, 0)?)?;
                     let all = match &rows {
-                        Some(rows) => Tensor::zeros(shape, taken.dtype(), taken.device())?
-                            .index_add(rows, &taken, 0)?,
+                        Some(rows) => put_back(&taken, rows, shape.dims2()?)?,
                         None => taken,
                     };
                     Some(rows_like(&all, &like)?)
@@ -294,6 +293,16 @@ fn in_chunks(
             Ok(vec![dh, head_gradient.map(scaled).transpose()?])
         },
     ))
+}
+
+/// The gradients of the rows that were taken [r, d], and zeros for all others. Those that fill up are zeros too.
+fn put_back(taken: &Tensor, rows: &Tensor, all: (usize, usize)) -> Result<Tensor> {
+    #[cfg(feature = "cuda")]
+    if kernels::cuda::serves(KERNEL, &[taken]) {
+        return kernels::cuda::elementwise::put_rows(taken, rows, all.0);
+    }
+    let zeros = Tensor::zeros(all, taken.dtype(), taken.device())?;
+    Ok(zeros.index_add(rows, taken, 0)?)
 }
 
 /// The rows that have a target, which must be one of the vocabulary.

@@ -46,6 +46,19 @@ pub(crate) fn swap(x: &Tensor) -> Result<Tensor> {
     Ok(y)
 }
 
+/// Rows [r, d] at their `places` [r] among `count` of them, and zeros elsewhere: [count, d]. What has the place of the first row and
+/// comes after it is zero, and left out.
+pub(crate) fn put_rows(rows: &Tensor, places: &Tensor, count: usize) -> Result<Tensor> {
+    let rows = rows.contiguous()?;
+    let (taken, width) = rows.dims2()?;
+    let all = Tensor::zeros((count, width), rows.dtype(), rows.device())?;
+    Launch::of("put_rows", &rows)?
+        .tensors(&[&rows, &places.contiguous()?, &all])?
+        .whole(&[width])
+        .launch(taken, THREADS)?;
+    Ok(all)
+}
+
 /// The sum of the rows [n, d] of each of `tokens` [n] in f32 -> [v, d].
 pub(crate) fn add_rows(rows: &Tensor, tokens: &Tensor, vocabulary: usize) -> Result<Tensor> {
     let (count, width) = rows.dims2()?;

@@ -322,6 +322,15 @@ __device__ void residual_norm_lines(const T* a, const T* b, T* out, float* rho, 
     }
 }
 
+// Rows [r, width] to where they belong in `all`, a block for each. Those with the place of the first are there to fill up.
+template <typename T> __device__ void put_rows(const T* rows, const uint32_t* places, T* all, int width) {
+    const uint32_t place = places[blockIdx.x];
+    if (blockIdx.x > 0 && place == places[0]) return;
+    const T* from = rows + size_t(blockIdx.x) * width;
+    T* to = all + size_t(place) * width;
+    for (int i = threadIdx.x; i < width; i += blockDim.x) to[i] = from[i];
+}
+
 // Turns all numbers of each head of x [b * tokens, heads, 2 * half], a pack of the first half and one of the second for each
 // thread. The table has `places` rows.
 template <typename T>
@@ -711,6 +720,9 @@ __device__ void widen_codes(const uint8_t* codes, const float* pairs, const uint
     extern "C" __global__ void softmax_back_##NAME(const T* weights, const float* gradient, const float* scores,       \
                                                    T* dz, int keys, float scale, float cap) {                          \
         softmax_back(weights, gradient, scores, dz, keys, scale, cap);                                                 \
+    }                                                                                                                  \
+    extern "C" __global__ void put_rows_##NAME(const T* rows, const uint32_t* places, T* all, int width) {             \
+        put_rows(rows, places, all, width);                                                                            \
     }                                                                                                                  \
     extern "C" __global__ void thin_convert_##NAME(Products products) { convert_piece<T>(products.of[blockIdx.y]); }\
     extern "C" __global__ void widen_codes_##NAME(const uint8_t* codes, const float* pairs, const uint8_t* scale_codes,\
