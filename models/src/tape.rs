@@ -217,14 +217,11 @@ impl Value {
         inputs: &[&Value],
         backward: impl FnOnce(Tensor, Option<Tensor>) -> Result<Vec<Option<Tensor>>> + 'static,
     ) -> Self {
-        let first = inputs.first().map(|input| input.tensor.clone());
-        let is_alike = move |it: &Tensor| {
-            let first = first.as_ref();
-            first.is_some_and(|first| first.dtype() == it.dtype() && first.dims() == it.dims())
-        };
+        let form = |it: &Tensor| (it.dtype(), it.shape().clone());
+        let first = inputs.first().map(|input| form(&input.tensor));
         let backward: Backward = Box::new(move |gradient, others| {
             // A kernel takes it as it lies.
-            let so_far = others.to_first.take_if(|it| is_alike(it));
+            let so_far = others.to_first.take_if(|it| Some(form(it)) == first);
             backward(gradient, so_far)
         });
         Self::with_way_back(output, inputs, backward)

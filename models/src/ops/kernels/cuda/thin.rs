@@ -193,9 +193,8 @@ pub(super) fn up(products: &[Thin], adds: bool) -> Result<()> {
     };
     let pieces: Vec<Piece> = ours.iter().map(|it| it.piece()).collect::<Result<_>>()?;
     let rows = first.wide.dim(0)?;
-    let (down, across) = (rows.div_ceil(ROWS), |it: &Piece| {
-        (it.width as usize).div_ceil(UP_COLUMNS)
-    });
+    let down = rows.div_ceil(ROWS);
+    let across = |it: &Piece| (it.width as usize).div_ceil(UP_COLUMNS);
     let all: usize = pieces.iter().map(|it| across(it) * down).sum();
     let tiles = (all / BUSY_TILES).clamp(1, MOST_TILES);
     let blocks = (largest(&pieces, across) * down.div_ceil(tiles)).div_ceil(WARPS);
