@@ -3,7 +3,7 @@
 //! ```text
 //! cargo bench -p anneal-models --bench language -- lora FOLDER [--device cuda] [--dtype bf16] [--rows 4] [--length 512]
 //! cargo bench -p anneal-models --bench language -- full FOLDER [the same]
-//! cargo bench -p anneal-models --bench language -- generate FOLDER [--prompt 32] [--tokens 128]
+//! cargo bench -p anneal-models --bench language -- generate FOLDER [--prompt 32] [--tokens 128] [--temperature 0]
 //! ```
 //!
 //! The work of `lora` is that of `tests/peers/peer_lora.py`: rank 8 on all seven projections, every position a target,
@@ -229,11 +229,19 @@ fn generate(folder: Option<&Path>, options: &Options) -> models::Result<Json> {
     let avoided: Vec<String> = options.0.get("avoid").into_iter().cloned().collect();
     let narrows = options.dtype("dtype").narrows_products(device.is_cpu());
     let _chosen = models::ops::kernels::choose(&avoided, narrows)?;
+    let temperature = options.0.get("temperature");
+    let sampling = match temperature.map(|it| it.parse().expect("a number")) {
+        Some(temperature) => SamplingSettings {
+            temperature,
+            ..SamplingSettings::default()
+        },
+        None => SamplingSettings::greedy(),
+    };
     let mut rates = Vec::new();
     let mut written: Vec<u32> = Vec::new();
     for _ in 0..options.number("rounds", 3) + 1 {
         let mut cache = decoder.new_cache();
-        let mut sampler = Sampler::new(&SamplingSettings::greedy())?;
+        let mut sampler = Sampler::new(&sampling)?;
         let mut next: Vec<u32> = (0..prompt as u32)
             .map(|token| 3 + token * 7 % 4000)
             .collect();

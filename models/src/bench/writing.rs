@@ -10,7 +10,7 @@ use crate::{
     Error, Result,
     arch::{decoder::Decoder, kv_cache::KvCache},
     device::dtype::{DeviceClass, Role, choose_dtype},
-    ops::likeliest::likeliest,
+    ops::scores::likeliest,
     random::Random,
     tasks::language::footprint::inference_bytes,
 };

@@ -13,7 +13,7 @@ use crate::{
         initial::InitialWeights,
     },
     device::dtype::Dtype,
-    ops::likeliest::likeliest,
+    ops::scores::{Scores, likeliest},
     optim::{
         DecayScope, Optimizer,
         adamw::AdamW,
@@ -89,11 +89,29 @@ pub(super) fn next_token(dtype: Dtype) -> Result<Operation> {
             let is_right = Tensor::new(&[is_right], &Device::Cpu)?;
             Ok(vec![
                 Named::new("a logit", &logits),
+                Named::new("a token that is drawn", &drawn(&apart)?),
                 Named::new("whether the likeliest token is found", &is_right),
             ])
         }))
     });
     Operation::within(if dtype == Dtype::F32 { 1e-4 } else { 5e-2 }, trial)
+}
+
+/// The tokens at some shares of the weights of all, most of which are of some weight.
+fn drawn(scores: &Tensor) -> Result<Tensor> {
+    const TEMPERATURE: f64 = 1000.0;
+    let scores = Scores::new(scores)?;
+    let ranked = scores.ranked(TEMPERATURE)?;
+    let all = ranked.as_ref().map_or(0, |it| it.all().sum);
+    let at = |share: u64| {
+        let found = ranked
+            .as_ref()
+            .map(|it| it.first(|before, weight| before.sum + weight > all / 8 * share));
+        let token = found.transpose()?.and_then(|it| it.1);
+        Ok(token.map_or(-1.0, |it| it as f32))
+    };
+    let tokens = (0..8).map(at).collect::<Result<Vec<f32>>>()?;
+    Ok(Tensor::new(tokens, &Device::Cpu)?)
 }
 
 /// Weights as a device keeps them: rounded to what they are stored in, and widened again for the reference.

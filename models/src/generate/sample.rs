@@ -5,11 +5,17 @@
 //! temperature, top-k, top-p (Holtzman et al., 2019, <https://arxiv.org/abs/1904.09751>), min-p (Nguyen et al., 2024,
 //! <https://arxiv.org/abs/2407.01082>), the draw. It is the order of transformers.
 
-use candle_core::{DType, Tensor};
+use std::collections::BTreeMap;
+
+use candle_core::Tensor;
 use serde::{Deserialize, Serialize};
 
 use super::json::JsonText;
-use crate::{Error, Result, ops::likeliest::likeliest, random::Random};
+use crate::{
+    Error, Result,
+    ops::scores::{Change, LARGEST_WEIGHT, Ranked, Scores, likeliest},
+    random::Random,
+};
 
 /// Below it, a temperature only ever leaves the likeliest token, and scores divided by it would overflow.
 const COLDEST: f64 = 1e-6;
@@ -98,26 +104,31 @@ pub struct Biases {
 }
 
 impl Biases {
-    fn is_none(&self) -> bool {
-        *self == Self::default()
-    }
-
-    fn apply(&self, scores: &mut [f32], written: &[u32]) {
+    /// How scores are changed after these tokens, by these biases and a repetition penalty.
+    fn changes(&self, penalty: f64, written: &[u32]) -> Vec<Change> {
+        let mut tokens = BTreeMap::<u32, (f64, u32)>::new();
         for (token, bias) in &self.tokens {
-            if let Some(score) = scores.get_mut(*token as usize) {
-                *score += *bias as f32;
+            tokens.entry(*token).or_default().0 += bias;
+        }
+        if penalty != 1.0 || self.presence_penalty != 0.0 || self.frequency_penalty != 0.0 {
+            for token in written {
+                tokens.entry(*token).or_default().1 += 1;
             }
         }
-        for token in written {
-            if let Some(score) = scores.get_mut(*token as usize) {
-                *score -= self.frequency_penalty as f32;
+        let change = |(token, (bias, times)): (u32, (f64, u32))| {
+            let presence = if times > 0 {
+                self.presence_penalty
+            } else {
+                0.0
+            };
+            let added = bias - self.frequency_penalty * f64::from(times) - presence;
+            Change {
+                token,
+                added: added as f32,
+                penalty: if times > 0 { penalty as f32 } else { 1.0 },
             }
-        }
-        for token in once(written) {
-            if let Some(score) = scores.get_mut(token as usize) {
-                *score -= self.presence_penalty as f32;
-            }
-        }
+        };
+        tokens.into_iter().map(change).collect()
     }
 }
 
@@ -156,156 +167,70 @@ impl Sampler {
         written: &[u32],
         json: Option<&JsonText>,
     ) -> Result<u32> {
-        let penalizes = self.settings.repetition_penalty != 1.0 && !written.is_empty();
-        let is_biased = !self.biases.is_none();
-        if self.settings.temperature < COLDEST && !penalizes && !is_biased && json.is_none() {
-            return likeliest(logits)?.ok_or_else(not_finite);
-        }
-        let mut scores = logits.to_dtype(DType::F32)?.to_vec1::<f32>()?;
-        if !scores.iter().all(|score| score.is_finite()) {
-            return Err(not_finite());
-        }
-        if let Some(json) = json {
-            json.forbid(&mut scores);
-        }
-        if is_biased {
-            self.biases.apply(&mut scores, written);
-        }
-        if penalizes {
-            penalize(
-                &mut scores,
-                self.settings.repetition_penalty as f32,
-                written,
-            );
-        }
-        let candidates = (0..).zip(scores.iter().map(|it| f64::from(*it)));
-        let candidates: Vec<(u32, f64)> = candidates.filter(|it| it.1.is_finite()).collect();
-        if self.settings.temperature < COLDEST {
-            let likeliest = candidates
-                .iter()
-                .reduce(|a, b| if b.1 > a.1 { b } else { a });
-            return likeliest.map(|it| it.0).ok_or_else(no_scores);
-        }
-        let drawn = self.random.uniform();
-        self.drawn(candidates, drawn).ok_or_else(no_scores)
-    }
-
-    /// Of tokens with their scores, the one at this share of the weights that filters leave, the likeliest first.
-    fn drawn(&self, candidates: Vec<(u32, f64)>, share: f64) -> Option<u32> {
         let SamplingSettings {
             temperature,
+            repetition_penalty,
+            ..
+        } = self.settings;
+        let changes = self.biases.changes(repetition_penalty, written);
+        let is_cold = temperature < COLDEST;
+        if is_cold && changes.is_empty() && json.is_none() {
+            return likeliest(logits)?.ok_or_else(not_finite);
+        }
+        let mut scores = match json {
+            Some(_) => Scores::on_host(logits)?,
+            None => Scores::new(logits)?,
+        };
+        if let Some(scores) = scores.here() {
+            if !scores.iter().all(|score| score.is_finite()) {
+                return Err(not_finite());
+            }
+            if let Some(json) = json {
+                json.forbid(scores);
+            }
+        }
+        scores.change(&changes)?;
+        let missing = || match json {
+            Some(_) => no_scores(),
+            None => not_finite(),
+        };
+        if is_cold {
+            return scores.likeliest()?.ok_or_else(missing);
+        }
+        let ranked = scores.ranked(temperature)?.ok_or_else(missing)?;
+        let drawn = self.random.uniform();
+        self.drawn(&ranked, drawn)?.ok_or_else(missing)
+    }
+
+    /// The token at this share of the weights that filters leave, the likeliest first.
+    fn drawn(&self, ranked: &Ranked, share: f64) -> Result<Option<u32>> {
+        let SamplingSettings {
             top_k,
             top_p,
             min_p,
             ..
         } = self.settings;
-        let mut ranked = Ranked::new(candidates);
-        let largest = ranked.get(0)?.1;
-        let weight = |score: f64| ((score - largest) / temperature).exp();
+        // Whatever leaves tokens out, leaves the likeliest.
+        let mut sum = ranked.all().sum;
         if top_k > 0 {
-            ranked.truncate(top_k);
+            let (kept, _) = ranked.first(|before, _| before.tokens >= top_k as u64)?;
+            sum = kept.sum;
         }
-        let all: f64 = ranked.scores().map(weight).sum();
-        let (mut kept, mut sum) = (ranked.len(), all);
         if top_p < 1.0 || min_p > 0.0 {
-            (kept, sum) = (0, 0.0);
-            while let Some((_, score)) = ranked.get(kept) {
-                let weight = weight(score);
-                let is_enough = top_p < 1.0 && sum >= top_p * all;
-                if kept > 0 && (is_enough || weight < min_p) {
-                    break;
-                }
-                (kept, sum) = (kept + 1, sum + weight);
-            }
-        }
-        let mut left = share * sum;
-        for at in 0..kept {
-            let (token, score) = ranked.get(at)?;
-            left -= weight(score);
-            // Rounding can leave a little beyond the last one.
-            if left < 0.0 || at + 1 == kept {
-                return Some(token);
-            }
-        }
-        None
-    }
-}
-
-/// Tokens with their scores, the likeliest first. Only as many are put in order as somebody looks at, which are few of a vocabulary.
-struct Ranked {
-    tokens: Vec<(u32, f64)>,
-    /// How many at the front are in order.
-    sorted: usize,
-}
-
-impl Ranked {
-    /// How many are put in order at first.
-    const FIRST: usize = 256;
-
-    fn new(tokens: Vec<(u32, f64)>) -> Self {
-        Self { tokens, sorted: 0 }
-    }
-
-    fn len(&self) -> usize {
-        self.tokens.len()
-    }
-
-    /// In any order.
-    fn scores(&self) -> impl Iterator<Item = f64> {
-        self.tokens.iter().map(|it| it.1)
-    }
-
-    /// The token at a place, and its score.
-    fn get(&mut self, at: usize) -> Option<(u32, f64)> {
-        if at >= self.sorted && self.sorted < self.tokens.len() {
-            self.sort(at + 1);
-        }
-        self.tokens.get(at).copied()
-    }
-
-    /// Leaves the likeliest.
-    fn truncate(&mut self, count: usize) {
-        if count > self.sorted {
-            self.sort(count);
-        }
-        self.tokens.truncate(count);
-        self.sorted = self.sorted.min(count);
-    }
-
-    /// Puts at least so many in order, as far as they are there.
-    fn sort(&mut self, count: usize) {
-        // Equal scores stand in the order of the tokens, so that a draw is the same on every machine.
-        let order = |a: &(u32, f64), b: &(u32, f64)| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0));
-        let wanted = count.max(4 * self.sorted).max(Self::FIRST);
-        let rest = &mut self.tokens[self.sorted..];
-        let more = wanted.saturating_sub(self.sorted).min(rest.len());
-        if more < rest.len() {
-            rest.select_nth_unstable_by(more, order);
-        }
-        rest[..more].sort_unstable_by(order);
-        self.sorted += more;
-    }
-}
-
-/// Scores of written tokens are made less likely, whatever their sign.
-fn penalize(scores: &mut [f32], penalty: f32, written: &[u32]) {
-    for token in once(written) {
-        if let Some(score) = scores.get_mut(token as usize) {
-            *score = if *score < 0.0 {
-                *score * penalty
-            } else {
-                *score / penalty
+            let enough = match top_p < 1.0 {
+                true => top_p * sum as f64,
+                false => f64::INFINITY,
             };
+            let least = min_p * LARGEST_WEIGHT as f64;
+            let (kept, _) = ranked.first(|before, weight| {
+                before.tokens > 0 && (before.sum as f64 >= enough || (weight as f64) < least)
+            })?;
+            sum = sum.min(kept.sum);
         }
+        let at = (share * sum as f64) as u64;
+        let (_, token) = ranked.first(|before, weight| before.sum + weight > at)?;
+        Ok(token)
     }
-}
-
-/// Each of these tokens once.
-fn once(written: &[u32]) -> Vec<u32> {
-    let mut written = written.to_vec();
-    written.sort_unstable();
-    written.dedup();
-    written
 }
 
 fn not_finite() -> Error {
@@ -322,7 +247,7 @@ fn no_scores() -> Error {
 mod tests {
     use std::collections::BTreeSet;
 
-    use candle_core::Device;
+    use candle_core::{DType, Device};
 
     use super::*;
 
@@ -406,6 +331,7 @@ mod tests {
         let logits: Vec<f32> = (0..3_000)
             .map(|_| (8.0 * random.normal()).round() as f32 / 8.0)
             .collect();
+        let scores = Scores::Here(logits.clone());
         let sets = [
             settings(|_| ()),
             settings(|it| it.temperature = 30.0),
@@ -417,11 +343,11 @@ mod tests {
         ];
         for settings in sets {
             let sampler = Sampler::new(&settings).unwrap();
+            let ranked = scores.ranked(settings.temperature).unwrap().unwrap();
             let mut seen = BTreeSet::new();
             for at in 0..400 {
                 let share = f64::from(at) / 400.0;
-                let tokens = (0..).zip(logits.iter().map(|it| f64::from(*it))).collect();
-                let drawn = sampler.drawn(tokens, share).unwrap();
+                let drawn = sampler.drawn(&ranked, share).unwrap().unwrap();
                 assert_eq!(
                     drawn,
                     drawn_of_sorted(&settings, &logits, share),

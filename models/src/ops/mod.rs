@@ -29,13 +29,13 @@ pub mod feed_forward;
 pub mod gated;
 pub mod kept;
 pub mod kernels;
-pub(crate) mod likeliest;
 pub mod linear;
 pub mod lora;
 pub mod norm;
 pub mod patches;
 pub mod pool;
 pub mod rope;
+pub(crate) mod scores;
 pub(crate) mod sum;
 #[cfg(test)]
 pub(crate) mod testing;

@@ -26,6 +26,7 @@ pub(crate) mod norm;
 mod pictures;
 pub(crate) mod pool;
 pub(crate) mod rope;
+pub(crate) mod scores;
 pub(crate) mod side;
 #[cfg(test)]
 mod tests;

@@ -251,35 +251,6 @@ __device__ void token_head(const unsigned* state, const float* x, const float* f
     }
 }
 
-// A number whose order is that of a score's and, of equal scores, of the token that comes first. The largest of all is what is no finite
-// number.
-__device__ uint64_t rank_of(float score, unsigned token) {
-    const unsigned bits = __float_as_uint(score);
-    // Bits of negative numbers grow as these fall.
-    const unsigned order = !isfinite(score) ? 0xffffffff : bits >> 31 ? ~bits : bits | 0x80000000;
-    return uint64_t(order) << 32 | ~token;
-}
-
-// The highest rank of a part of the scores [v], for each block.
-__device__ void token_likeliest(const float* scores, uint64_t* best, int count) {
-    uint64_t highest = 0;
-#pragma unroll 4
-    for (int token = blockIdx.x * blockDim.x + threadIdx.x; token < count; token += gridDim.x * blockDim.x) {
-        highest = max(highest, rank_of(scores[token], token));
-    }
-    __shared__ uint64_t of_warp[32];
-    const auto of_lanes = [&](uint64_t value) {
-        for (int step = 16; step > 0; step /= 2) value = max(value, uint64_t(__shfl_xor_sync(EVERY_LANE, value, step)));
-        return value;
-    };
-    highest = of_lanes(highest);
-    if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = highest;
-    __syncthreads();
-    if (threadIdx.x >= 32) return;
-    highest = of_lanes(threadIdx.x < blockDim.x / 32 ? of_warp[threadIdx.x] : 0);
-    if (threadIdx.x == 0) best[blockIdx.x] = highest;
-}
-
 constexpr int WIDEST_HEAD = 256;
 // Numbers of a head that a thread has.
 constexpr int OF_HEAD = WIDEST_HEAD / THREADS;
@@ -567,10 +538,6 @@ __device__ void token_attention(const unsigned* state, const float* qkv, const f
         token_attention(state, qkv, q_factor, k_factor, cosines, sines, caches, y, sums, seen, done, heads, key_heads,        \
                         width, pairs, window, scale, cap, epsilon);                                                           \
     }
-
-extern "C" __global__ void token_likeliest_f32(const float* scores, uint64_t* best, int count) {
-    token_likeliest(scores, best, count);
-}
 
 FOR(float, f32)
 FOR(__half, f16)

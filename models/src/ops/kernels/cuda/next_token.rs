@@ -17,7 +17,7 @@ use super::{
     super::cpu::linear::FEW_ROWS,
     Argument, Launch, PACK, SHARED_BYTES, address, broken,
     code::{Code, compiled},
-    device, gated, is_of, output,
+    device, gated, is_of,
 };
 use crate::{Result, ops::attention::Scoring, ops::gated::Activation};
 
@@ -36,9 +36,6 @@ const KEY_PARTS: usize = 8;
 const WARP_WIDTH: usize = 1024;
 /// Blocks that read the head, each many rows: normalizing for each anew would cost as much as the rows.
 const HEAD_BLOCKS: usize = 1056;
-/// Blocks that look for the likeliest token, and threads of each.
-const LIKELIEST_BLOCKS: usize = 32;
-const LIKELIEST_THREADS: usize = 512;
 /// A linear layer has so many weights at most, whose outputs lie one after the other.
 const PARTS: usize = 3;
 /// Texts at most, as in `next_token.cu`.
@@ -270,24 +267,6 @@ pub(crate) fn head(
             [at.texts()?, rows.div_ceil(WARPS).min(HEAD_BLOCKS)],
             THREADS,
         )
-}
-
-/// The highest of scores [v] in f32, the first of equals; nothing where one is not finite.
-pub(crate) fn likeliest(scores: &Tensor) -> Result<Option<u32>> {
-    let count = scores.dims1()?;
-    let best = output((LIKELIEST_BLOCKS, 2), DType::U32, scores)?;
-    launch("token_likeliest", scores)?
-        .overlapping(false)
-        .tensors(&[scores, &best])?
-        .whole(&[count])
-        .launch(LIKELIEST_BLOCKS, LIKELIEST_THREADS)?;
-    // As in `next_token.cu`, the low half first.
-    let ranks = best.to_vec2::<u32>()?;
-    let ranks = ranks
-        .iter()
-        .map(|it| u64::from(it[1]) << 32 | u64::from(it[0]));
-    let highest = ranks.max().unwrap_or(u64::MAX);
-    Ok((highest >> 32 != u64::from(u32::MAX)).then_some(!(highest as u32)))
 }
 
 /// z = A norm(x) of all adapters of these layers. Returns where each has its own.

@@ -6,6 +6,7 @@ mod next_token;
 mod pictures;
 mod puzzles;
 mod recorded;
+mod scores;
 
 use candle_core::{DType, Device, Tensor};
 

@@ -14,7 +14,7 @@ use crate::{
         kv_cache::KvCaches,
         lora::{self, LoraConfig, Targets},
     },
-    ops::{kernels, likeliest::likeliest, testing::normal},
+    ops::{kernels, testing::normal},
 };
 
 /// Weights that are kept in the dtype they are computed in, as of a model that chats.
@@ -195,30 +195,4 @@ fn cuda_reads_one_token_of_a_wide_model_as_the_ordinary_pass_does() {
     let tolerances = [(DType::F32, 2e-5), (DType::F16, 3e-2)];
     check_within("heads of 64", &wide(64), true, &tolerances);
     check_within("heads of 256", &wide(256), false, &tolerances);
-}
-
-#[test]
-#[ignore = "needs a CUDA device"]
-fn cuda_finds_the_likeliest_token_as_the_cpu_does() {
-    let found = |scores: &[f32]| {
-        let on = |device: &Device| likeliest(&Tensor::new(scores, device).unwrap()).unwrap();
-        let (here, there) = (on(&Device::Cpu), on(&device()));
-        assert_eq!(here, there, "{} scores", scores.len());
-        there
-    };
-    for count in [1, 31, 1000, 49_152, 151_936] {
-        let mut scores: Vec<f32> = (0..count)
-            .map(|at| ((at * 37 + 11) % 1009) as f32)
-            .collect();
-        found(&scores);
-        // All of them below 0, and the highest twice.
-        scores.iter_mut().for_each(|score| *score -= 2000.0);
-        let last = count - 1;
-        (scores[last / 2], scores[last]) = (-1.0, -1.0);
-        assert_eq!(found(&scores), Some((last / 2) as u32));
-        for wrong in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
-            scores[last] = wrong;
-            assert_eq!(found(&scores), None);
-        }
-    }
 }
