@@ -13,7 +13,7 @@ use crate::{
         initial::InitialWeights,
     },
     device::dtype::Dtype,
-    ops::scores::{Scores, likeliest},
+    ops::scores::{Change, Scores, likeliest},
     optim::{
         DecayScope, Optimizer,
         adamw::AdamW,
@@ -85,33 +85,37 @@ pub(super) fn next_token(dtype: Dtype) -> Result<Operation> {
             let logits = following.map(|token| decoder.next_logits(&[*token], &mut cache));
             let logits = Tensor::stack(&logits.collect::<Result<Vec<_>>>()?, 0)?;
             let found = likeliest(&apart)?.map(|token| token as usize);
-            let is_right = if found == highest { 1.0f32 } else { 0.0 };
-            let is_right = Tensor::new(&[is_right], &Device::Cpu)?;
+            let draws = drawn(Scores::new(&apart)?)? == drawn(Scores::on_host(&apart)?)?;
+            let is_right = [found == highest, draws].map(|it| if it { 1.0f32 } else { 0.0 });
+            let is_right = Tensor::new(&is_right, &Device::Cpu)?;
             Ok(vec![
                 Named::new("a logit", &logits),
-                Named::new("a token that is drawn", &drawn(&apart)?),
-                Named::new("whether the likeliest token is found", &is_right),
+                Named::new(
+                    "whether the likeliest token is found, or one drawn",
+                    &is_right,
+                ),
             ])
         }))
     });
     Operation::within(if dtype == Dtype::F32 { 1e-4 } else { 5e-2 }, trial)
 }
 
-/// The tokens at some shares of the weights of all, most of which are of some weight.
-fn drawn(scores: &Tensor) -> Result<Tensor> {
+/// The tokens at some shares of the weights of all, most of which are of some weight, after some scores were changed.
+fn drawn(mut scores: Scores) -> Result<Vec<Option<u32>>> {
     const TEMPERATURE: f64 = 1000.0;
-    let scores = Scores::new(scores)?;
-    let ranked = scores.ranked(TEMPERATURE)?;
-    let all = ranked.as_ref().map_or(0, |it| it.all().sum);
-    let at = |share: u64| {
-        let found = ranked
-            .as_ref()
-            .map(|it| it.first(|before, weight| before.sum + weight > all / 8 * share));
-        let token = found.transpose()?.and_then(|it| it.1);
-        Ok(token.map_or(-1.0, |it| it as f32))
+    let change = |token| Change {
+        token,
+        added: -2000.5,
+        penalty: 1.5,
     };
-    let tokens = (0..8).map(at).collect::<Result<Vec<f32>>>()?;
-    Ok(Tensor::new(tokens, &Device::Cpu)?)
+    scores.change(&(0..40).map(change).collect::<Vec<_>>())?;
+    let Some(mut ranked) = scores.ranked(TEMPERATURE)? else {
+        return Ok(Vec::new());
+    };
+    let all = ranked.all().sum;
+    (0..64)
+        .map(|share| Ok(ranked.until(|before, _| before.sum > all / 64 * share)?.1))
+        .collect()
 }
 
 /// Weights as a device keeps them: rounded to what they are stored in, and widened again for the reference.

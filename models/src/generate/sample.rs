@@ -115,6 +115,8 @@ impl Biases {
                 tokens.entry(*token).or_default().1 += 1;
             }
         }
+        // As far as a number of 32 bits that can be divided by goes.
+        let penalty = (penalty as f32).clamp(1e-30, 1e30);
         let change = |(token, (bias, times)): (u32, (f64, u32))| {
             let presence = if times > 0 {
                 self.presence_penalty
@@ -124,8 +126,8 @@ impl Biases {
             let added = bias - self.frequency_penalty * f64::from(times) - presence;
             Change {
                 token,
-                added: added as f32,
-                penalty: if times > 0 { penalty as f32 } else { 1.0 },
+                added: (added as f32).clamp(-1e30, 1e30),
+                penalty: if times > 0 { penalty } else { 1.0 },
             }
         };
         tokens.into_iter().map(change).collect()
@@ -197,13 +199,13 @@ impl Sampler {
         if is_cold {
             return scores.likeliest()?.ok_or_else(missing);
         }
-        let ranked = scores.ranked(temperature)?.ok_or_else(missing)?;
+        let mut ranked = scores.ranked(temperature)?.ok_or_else(missing)?;
         let drawn = self.random.uniform();
-        self.drawn(&ranked, drawn)?.ok_or_else(missing)
+        self.drawn(&mut ranked, drawn)?.ok_or_else(missing)
     }
 
     /// The token at this share of the weights that filters leave, the likeliest first.
-    fn drawn(&self, ranked: &Ranked, share: f64) -> Result<Option<u32>> {
+    fn drawn(&self, ranked: &mut Ranked, share: f64) -> Result<Option<u32>> {
         let SamplingSettings {
             top_k,
             top_p,
@@ -211,24 +213,25 @@ impl Sampler {
             ..
         } = self.settings;
         // Whatever leaves tokens out, leaves the likeliest.
-        let mut sum = ranked.all().sum;
+        let mut kept = ranked.all();
         if top_k > 0 {
-            let (kept, _) = ranked.first(|before, _| before.tokens >= top_k as u64)?;
-            sum = kept.sum;
+            (kept, _) = ranked.until(|before, _| before.tokens >= top_k as u64)?;
         }
         if top_p < 1.0 || min_p > 0.0 {
             let enough = match top_p < 1.0 {
-                true => top_p * sum as f64,
+                true => top_p * kept.sum as f64,
                 false => f64::INFINITY,
             };
             let least = min_p * LARGEST_WEIGHT as f64;
-            let (kept, _) = ranked.first(|before, weight| {
-                before.tokens > 0 && (before.sum as f64 >= enough || (weight as f64) < least)
+            let most = kept.tokens;
+            (kept, _) = ranked.until(|before, weight| {
+                let is_enough = before.sum as f64 >= enough || (weight as f64) < least;
+                before.tokens >= most || before.tokens > 0 && is_enough
             })?;
-            sum = sum.min(kept.sum);
         }
-        let at = (share * sum as f64) as u64;
-        let (_, token) = ranked.first(|before, weight| before.sum + weight > at)?;
+        let at = (share * kept.sum as f64) as u64;
+        let (_, token) =
+            ranked.until(|before, _| before.sum > at || before.tokens >= kept.tokens)?;
         Ok(token)
     }
 }
@@ -302,7 +305,7 @@ mod tests {
     fn drawn_of_sorted(settings: &SamplingSettings, logits: &[f32], share: f64) -> u32 {
         let mut tokens: Vec<(u32, f64)> =
             (0..).zip(logits.iter().map(|it| f64::from(*it))).collect();
-        tokens.sort_by(|a, b| b.1.total_cmp(&a.1));
+        tokens.sort_by(|a, b| b.1.partial_cmp(&a.1).unwrap());
         if settings.top_k > 0 {
             tokens.truncate(settings.top_k);
         }
@@ -343,11 +346,11 @@ mod tests {
         ];
         for settings in sets {
             let sampler = Sampler::new(&settings).unwrap();
-            let ranked = scores.ranked(settings.temperature).unwrap().unwrap();
+            let mut ranked = scores.ranked(settings.temperature).unwrap().unwrap();
             let mut seen = BTreeSet::new();
             for at in 0..400 {
                 let share = f64::from(at) / 400.0;
-                let drawn = sampler.drawn(&ranked, share).unwrap().unwrap();
+                let drawn = sampler.drawn(&mut ranked, share).unwrap().unwrap();
                 assert_eq!(
                     drawn,
                     drawn_of_sorted(&settings, &logits, share),
@@ -393,6 +396,31 @@ mod tests {
         let mut sampler = Sampler::new(&settings).unwrap();
         assert_eq!(sampler.next(&logits, &[]).unwrap(), 0);
         assert_eq!(sampler.next(&logits, &[0]).unwrap(), 1);
+    }
+
+    #[test]
+    fn of_tokens_that_may_not_come_next_none_is_chosen() {
+        let scores = Scores::Here(vec![f32::NEG_INFINITY; 3]);
+        assert_eq!(scores.likeliest().unwrap(), None);
+        assert!(scores.ranked(1.0).unwrap().is_none());
+        let scores = Scores::Here(vec![f32::NEG_INFINITY, -3.0, f32::NEG_INFINITY]);
+        assert_eq!(scores.likeliest().unwrap(), Some(1));
+        assert_eq!(scores.ranked(1e30).unwrap().unwrap().all().tokens, 1);
+    }
+
+    #[test]
+    fn settings_that_no_score_can_follow_still_leave_a_token() {
+        let logits = Tensor::new(&[2.0f32, 0.0, -1.5], &Device::Cpu).unwrap();
+        for repetition_penalty in [1e-300, 1e300] {
+            for temperature in [0.0, 1.0, 1e300] {
+                let settings = settings(|it| {
+                    (it.repetition_penalty, it.temperature) = (repetition_penalty, temperature);
+                });
+                let mut sampler = Sampler::new(&settings).unwrap();
+                let next = sampler.next(&logits, &[0, 1, 2]);
+                assert!(next.is_ok(), "{settings:?}: {next:?}");
+            }
+        }
     }
 
     #[test]

@@ -2,8 +2,8 @@
 //!
 //! A token's weight is e to the power of how far its score is below the highest, by a temperature. It is a whole number, so that sums
 //! don't depend on the order in which they are made: threads of a GPU add as they like. Tokens are in order by their scores, equal ones
-//! by their numbers. No vocabulary is sorted for that: tokens are counted in buckets, and of these the one or two are looked at that
-//! matter.
+//! by their numbers. No vocabulary is sorted for that: tokens are counted in buckets, and only in the one or two that matter are they put
+//! in order, which are few unless all are nearly alike.
 //!
 //! On a GPU scores stay there. Deliberately absent: which tokens a filter leaves (`generate::sample`).
 
@@ -43,7 +43,8 @@ pub(crate) enum Scores {
     OnGpu(Tensor),
 }
 
-/// How the score of a token is changed: first `added`, and then divided, or multiplied where it is below 0.
+/// How the score of a token is changed: first `added`, and then divided, or multiplied where it is below 0. Both are finite, the
+/// penalty more than 0.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Change {
     pub(crate) token: u32,
@@ -62,7 +63,9 @@ pub(crate) struct Weighed {
 pub(crate) struct Ranked<'a> {
     scores: &'a Scores,
     scale: Scale,
-    buckets: Vec<Weighed>,
+    pub(crate) buckets: Vec<Weighed>,
+    /// The tokens of the bucket that was looked at last, with their weights.
+    seen: Option<(usize, Vec<(u32, u64)>)>,
 }
 
 /// By what scores become weights.
@@ -118,7 +121,8 @@ impl Scores {
         Ok(())
     }
 
-    /// The highest, the first of equals; nothing where one is not a finite number.
+    /// The highest, the first of equals; nothing where one is not a finite number. On the host, where it is checked before, such
+    /// ones are passed over.
     pub(crate) fn likeliest(&self) -> Result<Option<u32>> {
         match self {
             Self::Here(scores) => {
@@ -127,6 +131,7 @@ impl Scores {
                     _ => Some((token, score)),
                 };
                 let scores = (0..).zip(scores.iter().copied());
+                let scores = scores.filter(|(_, score)| score.is_finite());
                 Ok(scores.fold(None, better).map(|(token, _)| token))
             }
             #[cfg(feature = "cuda")]
@@ -134,12 +139,14 @@ impl Scores {
         }
     }
 
-    /// Tokens in order; nothing where a score is not a finite number. On the host, one that is below all numbers weighs nothing.
+    /// Tokens in order; nothing where a score is not a finite number. On the host, where it is checked before, such ones are passed
+    /// over.
     pub(crate) fn ranked(&self, temperature: f64) -> Result<Option<Ranked<'_>>> {
-        let temperature = temperature as f32;
+        let temperature = temperature.min(f32::MAX.into()) as f32;
         let (highest, buckets) = match self {
             Self::Here(scores) => {
-                let highest = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+                let finite = scores.iter().copied().filter(|it| it.is_finite());
+                let highest = finite.fold(f32::NEG_INFINITY, f32::max);
                 let scale = Scale {
                     highest,
                     temperature,
@@ -167,6 +174,7 @@ impl Scores {
             scores: self,
             scale,
             buckets,
+            seen: None,
         }))
     }
 }
@@ -174,9 +182,14 @@ impl Scores {
 impl Change {
     fn of(&self, score: f32) -> f32 {
         let score = score + self.added;
-        match score < 0.0 {
+        let changed = match score < 0.0 {
             true => score * self.penalty,
             false => score / self.penalty,
+        };
+        // One that is forbidden stays so, and no other becomes it.
+        match score.is_finite() {
+            true => changed.clamp(f32::MIN, f32::MAX),
+            false => score,
         }
     }
 }
@@ -189,7 +202,10 @@ impl Scale {
     }
 
     fn bucket(self, score: f32) -> usize {
-        (self.below(score) * BUCKETS_PER_POWER) as usize
+        match score.is_finite() {
+            true => (self.below(score) * BUCKETS_PER_POWER) as usize,
+            false => usize::MAX,
+        }
     }
 
     fn weight(self, score: f32) -> u64 {
@@ -204,29 +220,36 @@ impl Ranked<'_> {
         self.buckets.iter().fold(none, |sum, it| sum.and(*it))
     }
 
-    /// The first token that `is_past` something, by what lies before it and its weight, and what lies before. `is_past` holds for all
-    /// after one for which it does, and for any weight that is smaller. Without one, the last token that was looked at.
-    pub(crate) fn first(
-        &self,
+    /// What lies before the first place where something `is_past`, by what lies before it and the weight of the token there, and the
+    /// token right before it. What is past stays so for all places after it and for smaller weights. Without such a place, all lie
+    /// before it.
+    pub(crate) fn until(
+        &mut self,
         is_past: impl Fn(Weighed, u64) -> bool,
     ) -> Result<(Weighed, Option<u32>)> {
         let (mut before, mut last) = (Weighed::default(), None);
-        for (at, bucket) in self.buckets.iter().enumerate() {
-            let after = before.and(*bucket);
+        for at in 0..self.buckets.len() {
+            let bucket = self.buckets[at];
+            if bucket.tokens == 0 {
+                continue;
+            }
+            let after = before.and(bucket);
             // Weights are larger than where the bucket ends.
             let end = (-((at + 1) as f64) / BUCKETS_PER_POWER).exp();
-            if bucket.tokens > 0 && is_past(after, (end * LARGEST_WEIGHT as f64) as u64) {
-                for (token, weight) in self.tokens(at, *bucket)? {
-                    last = Some(token);
-                    if is_past(before, weight) {
+            let ends_past = is_past(after, (end * LARGEST_WEIGHT as f64) as u64);
+            if ends_past {
+                for (token, weight) in self.tokens(at)? {
+                    if is_past(before, *weight) {
                         return Ok((before, last));
                     }
-                    let one = Weighed {
+                    last = Some(*token);
+                    before = before.and(Weighed {
                         tokens: 1,
-                        sum: weight,
-                    };
-                    before = before.and(one);
+                        sum: *weight,
+                    });
                 }
+                // By the sum of the bucket, from which that of its tokens may differ by what exponentials are rounded.
+                return Ok((after, last));
             }
             before = after;
         }
@@ -234,21 +257,27 @@ impl Ranked<'_> {
     }
 
     /// The tokens of a bucket with their weights, in order.
-    fn tokens(&self, at: usize, held: Weighed) -> Result<Vec<(u32, u64)>> {
-        let mut tokens: Vec<(u32, f32)> = match self.scores {
-            Scores::Here(scores) => {
-                let tokens = (0..).zip(scores.iter().copied());
-                tokens.filter(|it| self.scale.bucket(it.1) == at).collect()
-            }
-            #[cfg(feature = "cuda")]
-            Scores::OnGpu(scores) => {
-                kernels::cuda::scores::bucket(scores, self.scale, at, held.tokens as usize)?
-            }
-        };
-        let _ = held;
-        tokens.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-        let weighed = tokens.into_iter();
-        Ok(weighed.map(|it| (it.0, self.scale.weight(it.1))).collect())
+    fn tokens(&mut self, at: usize) -> Result<&[(u32, u64)]> {
+        if self.seen.as_ref().is_none_or(|it| it.0 != at) {
+            let scale = self.scale;
+            let mut tokens: Vec<(u32, f32)> = match self.scores {
+                Scores::Here(scores) => {
+                    let tokens = (0..).zip(scores.iter().copied());
+                    tokens.filter(|it| scale.bucket(it.1) == at).collect()
+                }
+                #[cfg(feature = "cuda")]
+                Scores::OnGpu(scores) => {
+                    let count = self.buckets[at].tokens as usize;
+                    kernels::cuda::scores::bucket(scores, scale, at, count)?
+                }
+            };
+            // The two zeros are equal.
+            let order = |it: &(u32, f32)| it.1 + 0.0;
+            tokens.sort_unstable_by(|a, b| order(b).total_cmp(&order(a)).then(a.0.cmp(&b.0)));
+            let weighed = tokens.into_iter().map(|it| (it.0, scale.weight(it.1)));
+            self.seen = Some((at, weighed.collect()));
+        }
+        Ok(self.seen.as_ref().map_or(&[], |it| &it.1))
     }
 }
 

@@ -3,6 +3,7 @@
 //
 // Weights are whole numbers, so that sums are the same in whatever order threads add.
 
+#include <cfloat>
 #include <cstdint>
 
 constexpr unsigned EVERY_LANE = 0xffffffff;
@@ -27,7 +28,8 @@ struct Change {
 // A number whose order is that of a score's and, of equal scores, of the token that comes first. The largest of all is what is no finite
 // number.
 __device__ Sum rank_of(float score, unsigned token) {
-    const unsigned bits = __float_as_uint(score);
+    // The two zeros are equal.
+    const unsigned bits = __float_as_uint(score + 0.0f);
     // Bits of negative numbers grow as these fall.
     const unsigned order = !isfinite(score) ? 0xffffffff : bits >> 31 ? ~bits : bits | 0x80000000;
     return Sum(order) << 32 | ~token;
@@ -121,5 +123,7 @@ extern "C" __global__ void scores_changed_f32(float* scores, const Change* chang
     if (at >= changed || changes[at].token >= unsigned(count)) return;
     const Change change = changes[at];
     const float score = scores[change.token] + change.added;
-    scores[change.token] = score < 0 ? score * change.penalty : score / change.penalty;
+    const float now = score < 0 ? score * change.penalty : score / change.penalty;
+    // One that is not finite stays so, and no other becomes it.
+    if (isfinite(score)) scores[change.token] = fminf(fmaxf(now, -FLT_MAX), FLT_MAX);
 }

@@ -60,8 +60,8 @@ pub(crate) fn bucket(
         .whole(&[scores.dims1()?, at, tokens])
         .numbers(&[scale.highest.into(), scale.temperature.into()])
         .launch(BLOCKS, BLOCK_THREADS)?;
-    let found = found.to_vec2::<u32>()?;
-    let tokens = found.iter().skip(1);
+    let found = found.flatten_all()?.to_vec1::<u32>()?;
+    let tokens = found.chunks_exact(2).skip(1);
     Ok(tokens.map(|it| (it[0], f32::from_bits(it[1]))).collect())
 }
 
