@@ -230,12 +230,9 @@ fn generate(folder: Option<&Path>, options: &Options) -> models::Result<Json> {
     let narrows = options.dtype("dtype").narrows_products(device.is_cpu());
     let _chosen = models::ops::kernels::choose(&avoided, narrows)?;
     let temperature = options.0.get("temperature");
-    let sampling = match temperature.map(|it| it.parse().expect("a number")) {
-        Some(temperature) => SamplingSettings {
-            temperature,
-            ..SamplingSettings::default()
-        },
-        None => SamplingSettings::greedy(),
+    let sampling = SamplingSettings {
+        temperature: temperature.map_or(0.0, |it| it.parse().expect("a number")),
+        ..SamplingSettings::default()
     };
     let mut rates = Vec::new();
     let mut written: Vec<u32> = Vec::new();

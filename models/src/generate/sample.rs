@@ -118,16 +118,15 @@ impl Biases {
         // As far as a number of 32 bits that can be divided by goes.
         let penalty = (penalty as f32).clamp(1e-30, 1e30);
         let change = |(token, (bias, times)): (u32, (f64, u32))| {
-            let presence = if times > 0 {
-                self.presence_penalty
-            } else {
-                0.0
+            let (presence, penalty) = match times {
+                0 => (0.0, 1.0),
+                _ => (self.presence_penalty, penalty),
             };
             let added = bias - self.frequency_penalty * f64::from(times) - presence;
             Change {
                 token,
                 added: (added as f32).clamp(-1e30, 1e30),
-                penalty: if times > 0 { penalty } else { 1.0 },
+                penalty,
             }
         };
         tokens.into_iter().map(change).collect()

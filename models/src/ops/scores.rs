@@ -143,14 +143,15 @@ impl Scores {
     /// over.
     pub(crate) fn ranked(&self, temperature: f64) -> Result<Option<Ranked<'_>>> {
         let temperature = temperature.min(f32::MAX.into()) as f32;
+        let by = |highest| Scale {
+            highest,
+            temperature,
+        };
         let (highest, buckets) = match self {
             Self::Here(scores) => {
                 let finite = scores.iter().copied().filter(|it| it.is_finite());
                 let highest = finite.fold(f32::NEG_INFINITY, f32::max);
-                let scale = Scale {
-                    highest,
-                    temperature,
-                };
+                let scale = by(highest);
                 let mut buckets = vec![Weighed::default(); BUCKETS];
                 for score in scores {
                     if let Some(bucket) = buckets.get_mut(scale.bucket(*score)) {
@@ -166,13 +167,9 @@ impl Scores {
                 None => return Ok(None),
             },
         };
-        let scale = Scale {
-            highest,
-            temperature,
-        };
         Ok(highest.is_finite().then_some(Ranked {
             scores: self,
-            scale,
+            scale: by(highest),
             buckets,
             seen: None,
         }))
@@ -236,8 +233,7 @@ impl Ranked<'_> {
             let after = before.and(bucket);
             // Weights are larger than where the bucket ends.
             let end = (-((at + 1) as f64) / BUCKETS_PER_POWER).exp();
-            let ends_past = is_past(after, (end * LARGEST_WEIGHT as f64) as u64);
-            if ends_past {
+            if is_past(after, (end * LARGEST_WEIGHT as f64) as u64) {
                 for (token, weight) in self.tokens(at)? {
                     if is_past(before, *weight) {
                         return Ok((before, last));

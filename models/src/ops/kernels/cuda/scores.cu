@@ -111,12 +111,6 @@ extern "C" __global__ void scores_of_bucket_f32(const float* scores, uint2* foun
     }
 }
 
-// y = scores.
-extern "C" __global__ void scores_copied_f32(const float* scores, float* y, int count) {
-    const int token = blockIdx.x * blockDim.x + threadIdx.x;
-    if (token < count) y[token] = scores[token];
-}
-
 // Changes the scores of some tokens, which differ.
 extern "C" __global__ void scores_changed_f32(float* scores, const Change* changes, int changed, int count) {
     const int at = blockIdx.x * blockDim.x + threadIdx.x;

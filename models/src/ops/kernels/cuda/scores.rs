@@ -5,7 +5,7 @@
 use candle_core::{DType, Tensor};
 
 use super::{
-    Launch, THREADS,
+    Launch,
     code::{Code, compiled},
     output,
 };
@@ -67,19 +67,14 @@ pub(crate) fn bucket(
 
 /// Scores [v] of which those of some tokens, each named once, are changed.
 pub(crate) fn changed(scores: &Tensor, changes: &[Change]) -> Result<Tensor> {
-    let count = scores.dims1()?;
     let numbers = changes.iter();
     let numbers = numbers.flat_map(|it| [it.token, it.added.to_bits(), it.penalty.to_bits()]);
     let numbers = Tensor::from_iter(numbers, scores.device())?;
-    let y = output(count, DType::F32, scores)?;
-    over(scores, "scores_copied")?
-        .tensors(&[scores, &y])?
-        .whole(&[count])
-        .for_each(count)?;
-    over(scores, "scores_changed")?
+    let y = scores.force_contiguous()?;
+    over(&y, "scores_changed")?
         .tensors(&[&y, &numbers])?
-        .whole(&[changes.len(), count])
-        .launch(changes.len().div_ceil(THREADS), THREADS)?;
+        .whole(&[changes.len(), y.dims1()?])
+        .for_each(changes.len())?;
     Ok(y)
 }
 
