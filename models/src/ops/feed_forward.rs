@@ -128,6 +128,7 @@ impl Along {
         if self == Self::Last {
             return weight_gradient(Kernel::FeedForward, gradient, x, 1.0);
         }
+        profile::multiplied(gradient.dim(0)?, gradient.dim(1)?, x.dim(0)?);
         if kernels::cpu::serves(Kernel::FeedForward, &[gradient, x]) {
             return kernels::cpu::linear::weight_gradient_first(gradient, x);
         }
@@ -141,6 +142,7 @@ impl Along {
 
 /// W x, or Wᵀ x where it is `turned`: W [o, i] and x [i, m] -> [o, m].
 fn multiply_first(weight: &Tensor, turned: bool, x: &Tensor) -> Result<Tensor> {
+    profile::multiplied(weight.dim(0)?, weight.dim(1)?, x.dim(1)?);
     if kernels::cpu::serves(Kernel::FeedForward, &[weight, x]) {
         return kernels::cpu::linear::multiply_first(weight, turned, x);
     }
