@@ -188,8 +188,12 @@ pub(crate) fn multiply_first(weight: &Tensor, turned: bool, x: &Tensor) -> Resul
     tensor(y, (rows, columns))
 }
 
-/// g xᵀ: g [o, m], x [i, m] -> [o, i].
+/// g xᵀ: g [o, m], x [i, m] -> [o, i]. Where x has more rows, its product with g is turned: the other way round, all of x would be
+/// turned to be packed, which takes as long as the product.
 pub(crate) fn weight_gradient_first(gradient: &Tensor, x: &Tensor) -> Result<Tensor> {
+    if gradient.dim(0)? < x.dim(0)? {
+        return Ok(weight_gradient_first(x, gradient)?.t()?.contiguous()?);
+    }
     let (gradient, x) = (gradient.contiguous()?, x.contiguous()?);
     let (rows, depth) = gradient.dims2()?;
     let columns = x.dim(0)?;
