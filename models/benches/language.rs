@@ -256,10 +256,33 @@ fn generate(folder: Option<&Path>, options: &Options) -> models::Result<Json> {
         rates.push((tokens - 1) as f64 / started.elapsed().as_secs_f64());
     }
     let mut counted = rates.split_off(1);
+    let prompt_millis = reading_millis(&decoder, &device, prompt)?;
     Ok(json!({
         "work": "generate", "prompt": prompt, "tokens": tokens, "tokens_per_second": median(&mut counted),
-        "slowest": counted[0], "fastest": counted[counted.len() - 1], "first_tokens": written[..8.min(written.len())],
+        "slowest": counted[0], "fastest": counted[counted.len() - 1], "prompt_millis": prompt_millis, "first_tokens": written[..8.min(written.len())],
     }))
+}
+
+/// The least, the median and the most that reading so many tokens takes, again and again into the same cache. A GPU records it when it
+/// comes for the second time.
+fn reading_millis(decoder: &Decoder, device: &Device, tokens: usize) -> models::Result<[f64; 3]> {
+    const WARM_UP: usize = 3;
+    const COUNTED: usize = 11;
+    let tokens: Vec<u32> = (0..tokens as u32)
+        .map(|token| 3 + token * 7 % 4000)
+        .collect();
+    let mut cache = decoder.new_cache();
+    let mut millis = Vec::new();
+    for _ in 0..WARM_UP + COUNTED {
+        cache.truncate(0);
+        let started = Instant::now();
+        decoder.next_logits(&tokens, &mut cache)?;
+        device.synchronize()?;
+        millis.push(1e3 * started.elapsed().as_secs_f64());
+    }
+    let mut counted = millis.split_off(WARM_UP);
+    let median = median(&mut counted);
+    Ok([counted[0], median, counted[COUNTED - 1]])
 }
 
 impl Options {

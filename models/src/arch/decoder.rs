@@ -15,7 +15,11 @@ mod block;
 mod fixed_pass;
 #[cfg(feature = "cuda")]
 pub(super) mod next_token;
+#[cfg(feature = "cuda")]
+pub(super) mod part;
 
+#[cfg(feature = "cuda")]
+use std::cell::RefCell;
 use std::{iter::repeat_n, rc::Rc};
 
 use candle_core::{DType, Device, Tensor};
@@ -58,7 +62,13 @@ pub struct Decoder {
     head_blocks: Option<Quantized>,
     compute_dtype: DType,
     device: Device,
+    #[cfg(feature = "cuda")]
+    angles: Angles,
 }
+
+/// Cosines and sines of the positions so far asked for, [at least as many, r/2] for each of the ropes.
+#[cfg(feature = "cuda")]
+type Angles = Rc<RefCell<(usize, Rc<[(Tensor, Tensor)]>)>>;
 
 /// What a decoder reads in one pass.
 #[derive(Debug, Clone, Copy)]
@@ -143,6 +153,8 @@ impl Decoder {
             head_blocks,
             compute_dtype,
             device: device.clone(),
+            #[cfg(feature = "cuda")]
+            angles: Rc::new(RefCell::new((0, Rc::from([])))),
         })
     }
 
@@ -324,9 +336,10 @@ impl Decoder {
     /// turned by the angles of a shorter one. The scores are those of a text that was read at once.
     pub fn next_logits(&self, tokens: &[u32], cache: &mut KvCache) -> Result<Tensor> {
         #[cfg(feature = "cuda")]
-        if let [token] = tokens
-            && let Some(scores) = self.next_token(*token, cache)?
-        {
+        if let Some(scores) = match tokens {
+            [token] => self.next_token(*token, cache)?,
+            tokens => self.read_part(tokens, cache)?,
+        } {
             return Ok(scores);
         }
         self.next_logits_seen(tokens, cache, &mut |_, _| ())
@@ -431,6 +444,52 @@ impl Decoder {
         past > 0 && !self.is_long(past) && self.is_long(past + tokens)
     }
 
+    /// Cosines and sines of at least so many positions, [.., r/2] for each of the ropes. Nothing where angles depend on the length of the
+    /// text, so that a table of them would be wrong for some.
+    #[cfg(feature = "cuda")]
+    fn angles(&self, capacity: usize) -> Result<Option<Rc<[(Tensor, Tensor)]>>> {
+        if self.is_long(capacity) {
+            return Ok(None);
+        }
+        let mut known = self.angles.borrow_mut();
+        if known.0 < capacity {
+            let positions: Vec<u32> = (0..capacity as u32).collect();
+            let table = |it: &Tensor| it.reshape((capacity, ()))?.contiguous();
+            let of_rope = |rope: &Rope| {
+                let rotation = rope.rotation(&positions, 1, &self.device)?;
+                Ok((table(&rotation.cos)?, table(&rotation.sin)?))
+            };
+            let tables = self.config.ropes.iter().map(of_rope);
+            *known = (capacity, tables.collect::<Result<_>>()?);
+        }
+        Ok(Some(known.1.clone()))
+    }
+
+    /// Whether no weight is in blocks, and all are kept as they are computed, as far as that is quickly said.
+    #[cfg(feature = "cuda")]
+    fn has_dense_weights(&self) -> bool {
+        let first = self.blocks.first();
+        let first = first.and_then(|block| block.attention.output.parts());
+        let mut each = self.blocks.iter().flat_map(|block| {
+            let (attention, fed) = (&block.attention, &block.feed_forward);
+            let inputs = attention.input.iter().chain(fed.input.iter());
+            inputs.chain([&attention.output, &fed.down])
+        });
+        first.is_some_and(|it| it.weight.dtype() == self.compute_dtype)
+            && !each.any(|linear| linear.is_in_blocks())
+    }
+
+    /// The windows of the layers, each once.
+    fn windows(&self) -> Vec<Option<usize>> {
+        let mut windows = Vec::new();
+        for kind in &self.config.layers {
+            if !windows.contains(&kind.window) {
+                windows.push(kind.window);
+            }
+        }
+        windows
+    }
+
     /// The tokens [b, t], and what all layers share. All rows follow one text that has so many tokens, or each its own.
     fn prepare(&self, input: Input, pasts: &[usize]) -> Result<(Tensor, Shared)> {
         let Input {
@@ -463,23 +522,23 @@ impl Decoder {
             .ropes
             .iter()
             .map(|rope| rope.rotation(positions, rows, &self.device));
-        let mut spans: Vec<(Option<usize>, Vec<Spans>)> = Vec::new();
-        for LayerKind { window, .. } in &self.config.layers {
-            if !spans.iter().any(|(known, _)| known == window) {
-                let causal = |past: &usize| Spans::causal(rows_each, length, *past, *window);
-                let of_window = match documents {
-                    Some(documents) => vec![Spans::documents(rows, documents, *window)],
-                    None => pasts.iter().map(causal).collect(),
-                };
-                spans.push((*window, of_window));
-            }
-        }
+        let of_window = |window: Option<usize>| {
+            let causal = |past: &usize| Spans::causal(rows_each, length, *past, window);
+            let spans = match documents {
+                Some(documents) => vec![Spans::documents(rows, documents, window)],
+                None => pasts.iter().map(causal).collect(),
+            };
+            (window, spans)
+        };
+        let spans = self.windows().into_iter().map(of_window).collect();
         let tokens = Tensor::from_slice(tokens, (rows, length), &self.device)?;
         Ok((
             tokens,
             Shared {
                 rotations: rotations.collect::<Result<_>>()?,
                 spans,
+                #[cfg(feature = "cuda")]
+                places: None,
             },
         ))
     }

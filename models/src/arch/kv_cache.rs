@@ -6,8 +6,12 @@
 use std::rc::Rc;
 
 use candle_core::Tensor;
+#[cfg(feature = "cuda")]
+use candle_core::{DType, Device, TensorId};
 
 use super::{chat_only::Reading, steering::Steering};
+#[cfg(feature = "cuda")]
+use crate::ops::kernels::cuda::elementwise::put_rows_into;
 use crate::{
     Result,
     ops::{kept::CacheType, kernels::metal::note},
@@ -29,6 +33,9 @@ pub struct KvCache {
     /// What reads single tokens into these buffers.
     #[cfg(feature = "cuda")]
     pub(super) next_token: Option<Box<super::decoder::next_token::NextToken>>,
+    /// What reads several of them into these buffers.
+    #[cfg(feature = "cuda")]
+    pub(super) parts: super::decoder::part::Parts,
 }
 
 /// Keys and values of one layer, in buffers [b, capacity, k, e], or of bytes where they are kept so.
@@ -92,6 +99,8 @@ impl KvCache {
             reading: None,
             #[cfg(feature = "cuda")]
             next_token: None,
+            #[cfg(feature = "cuda")]
+            parts: Default::default(),
         }
     }
 
@@ -155,6 +164,40 @@ impl KvCache {
         layers.try_for_each(|layer| layer.make_room(tokens))
     }
 
+    /// Makes room for so many tokens more of one row, with keys and values [k, e] as they are computed, also where there were none.
+    #[cfg(feature = "cuda")]
+    pub(super) fn make_room_for(
+        &mut self,
+        tokens: usize,
+        (heads, width): (usize, usize),
+        dtype: DType,
+        device: &Device,
+    ) -> Result<()> {
+        for layer in &mut self.layers {
+            let capacity = layer.capacity(tokens, 0);
+            for buffer in [&mut layer.keys, &mut layer.values] {
+                if buffer.is_none() {
+                    *buffer = Some(Tensor::zeros((1, capacity, heads, width), dtype, device)?);
+                }
+            }
+        }
+        self.make_room(tokens)
+    }
+
+    /// Whether keys and values are kept as they are computed, of one row or none yet.
+    #[cfg(feature = "cuda")]
+    pub(super) fn keeps_one_row(&self) -> bool {
+        let is_full = |layer: &LayerCache| layer.kept == CacheType::Full;
+        self.layers.iter().all(is_full) && self.room().0 <= 1
+    }
+
+    /// What all buffers are known by: others that take their place are known otherwise.
+    #[cfg(feature = "cuda")]
+    pub(super) fn buffer_ids(&self) -> Vec<Option<TensorId>> {
+        let each = self.layers.iter().flat_map(|it| [&it.keys, &it.values]);
+        each.map(|it| it.as_ref().map(Tensor::id)).collect()
+    }
+
     /// Keys and values of a layer, in buffers [b, capacity, k, e], once it has some.
     #[cfg(feature = "cuda")]
     pub(super) fn buffers(&self, index: usize) -> Option<(&Tensor, &Tensor)> {
@@ -202,6 +245,34 @@ impl LayerCache {
         let all_values = append(&mut self.values, held, values, capacity)?;
         self.tokens = needed;
         Ok((all_keys, all_values))
+    }
+
+    /// Makes every number of the buffers one that is none.
+    #[cfg(all(test, feature = "cuda"))]
+    pub(crate) fn spoil(&mut self) {
+        for buffer in [&self.keys, &self.values].into_iter().flatten() {
+            let none = (buffer.zeros_like().unwrap() + f64::NAN).unwrap();
+            buffer.slice_set(&none, 0, 0).unwrap();
+        }
+    }
+
+    /// Writes keys and values [1, t, k, e] at their `places` [t] into buffers [1, capacity, k, e], which are there and have them. Returns
+    /// the buffers. Nothing is counted.
+    #[cfg(feature = "cuda")]
+    pub(super) fn put(
+        &self,
+        keys: &Tensor,
+        values: &Tensor,
+        places: &Tensor,
+    ) -> Result<(Tensor, Tensor)> {
+        let put = |buffer: &Option<Tensor>, new: &Tensor| {
+            let missing = || crate::Error::Data("a cache has no buffers to write to".to_owned());
+            let buffer = buffer.clone().ok_or_else(missing)?;
+            let rows = |it: &Tensor| it.squeeze(0)?.flatten_from(1);
+            put_rows_into(&rows(&buffer)?, &rows(new)?, places)?;
+            Ok::<_, crate::Error>(buffer)
+        };
+        Ok((put(&self.keys, keys)?, put(&self.values, values)?))
     }
 
     /// Makes room for so many tokens more, if it holds some.

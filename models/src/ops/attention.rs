@@ -79,6 +79,17 @@ impl Spans {
         Self::new(rows, tokens, tokens, runs)
     }
 
+    /// Runs [b, t, 2] on a device, among so many keys. They may be replaced there between passes, and the host doesn’t know them, so this
+    /// is for kernels only that read them there.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn placed_at(runs: Tensor, keys: usize) -> Result<Self> {
+        let (rows, queries, _) = runs.dims3()?;
+        Ok(Self {
+            on_device: Arc::new(OnceLock::from(runs)),
+            ..Self::new(rows, queries, keys, Vec::new())
+        })
+    }
+
     fn new(rows: usize, queries: usize, keys: usize, runs: Vec<(u32, u32)>) -> Self {
         Self {
             rows,

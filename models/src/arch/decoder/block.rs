@@ -52,6 +52,9 @@ pub(super) struct Shared {
     pub(super) rotations: Vec<Rotation>,
     /// The spans of each window that occurs, by window: of all rows together, or of each row that has a cache of its own.
     pub(super) spans: Vec<(Option<usize>, Vec<Spans>)>,
+    /// Where keys and values of the tokens [t] go in the buffers of a cache, where that is said on the device.
+    #[cfg(feature = "cuda")]
+    pub(super) places: Option<Tensor>,
 }
 
 impl Block {
@@ -151,6 +154,12 @@ impl Attention {
             .map(|(_, spans)| spans.as_slice());
         let y = match (spans, caches) {
             (Some([spans]), []) => attention(&q, &k, &v, spans, self.scoring)?,
+            #[cfg(feature = "cuda")]
+            (Some([spans]), [cache]) if let Some(places) = &shared.places => {
+                let (k, v) = cache.put(k.tensor(), v.tensor(), places)?;
+                let [k, v] = [k, v].map(Value::constant);
+                attention(&q, &k, &v, spans, self.scoring)?
+            }
             (Some([spans]), [cache]) => {
                 self.attend(q.tensor(), k.tensor(), v.tensor(), spans, cache)?
             }

@@ -16,7 +16,7 @@ use crate::{
     ops::kernels::{
         self, Kernel,
         cuda::{
-            graph::{Graph, record, rehearse},
+            graph::Repeated,
             next_token::{
                 self as kernel, ABSENT, TokenAdapter, TokenAttention, TokenBuffers, TokenLinear,
                 TokenNorm,
@@ -38,18 +38,7 @@ pub(in crate::arch) struct NextToken {
     /// The most tokens of a text.
     capacity: usize,
     buffers: TokenBuffers,
-    recording: Recording,
-}
-
-/// How far the recording of a pass is.
-enum Recording {
-    /// Nothing was launched yet.
-    Nothing,
-    /// It was launched once, so that its kernels are loaded.
-    Rehearsed,
-    Recorded(Graph),
-    /// It can’t be recorded here, and is launched for each token.
-    Launched,
+    launches: Repeated<()>,
 }
 
 struct Layer {
@@ -166,10 +155,7 @@ impl Decoder {
             && kernel::serves_head(config.head_dim)
             && kernel::serves_width(config.hidden_size, true)
             && kernel::serves_width(config.intermediate_size, false)
-            && self.blocks.first().is_some_and(|block| {
-                let parts = block.attention.output.parts();
-                parts.is_some_and(|it| it.weight.dtype() == self.compute_dtype)
-            })
+            && self.has_dense_weights()
     }
 }
 
@@ -187,18 +173,9 @@ impl NextToken {
             .zip(caches)
             .filter(|(token, _)| token.is_some());
         let capacity = read.map(|(_, cache)| cache.room().1).max().unwrap_or(0);
-        // Where angles depend on the length of the text, a table of them would be wrong for some.
-        let mut changes = config.ropes.iter().filter_map(|it| it.changes_beyond());
-        if changes.any(|length| capacity > length) {
+        let Some(angles) = decoder.angles(capacity)? else {
             return Ok(None);
-        }
-        let positions: Vec<u32> = (0..capacity as u32).collect();
-        let mut angles = Vec::new();
-        for rope in &config.ropes {
-            let rotation = rope.rotation(&positions, 1, &decoder.device)?;
-            let table = |it: &Tensor| it.reshape((capacity, ()))?.contiguous();
-            angles.push((table(&rotation.cos)?, table(&rotation.sin)?));
-        }
+        };
         let mut layers = Vec::new();
         for (index, block) in decoder.blocks.iter().enumerate() {
             let buffers = tokens.iter().zip(caches).map(|(token, cache)| {
@@ -239,7 +216,7 @@ impl NextToken {
                 dtype,
                 &decoder.device,
             )?,
-            recording: Recording::Nothing,
+            launches: Repeated::New,
         }))
     }
 
@@ -266,27 +243,9 @@ impl NextToken {
         let state = &self.buffers.state;
         let device = state.device().clone();
         kernel::put(now, state)?;
-        self.recording = match std::mem::replace(&mut self.recording, Recording::Launched) {
-            Recording::Nothing => {
-                rehearse(&device, || self.launch())?;
-                Recording::Rehearsed
-            }
-            Recording::Rehearsed => match record(&device, || self.launch()) {
-                Ok((graph, ())) => Recording::Recorded(graph),
-                Err(_) => {
-                    self.launch()?;
-                    Recording::Launched
-                }
-            },
-            Recording::Recorded(graph) => {
-                graph.play()?;
-                Recording::Recorded(graph)
-            }
-            Recording::Launched => {
-                self.launch()?;
-                Recording::Launched
-            }
-        };
+        let mut launches = std::mem::replace(&mut self.launches, Repeated::Launched);
+        launches.go(&device, || self.launch())?;
+        self.launches = launches;
         // The next token is scored in the same memory.
         Ok(self.buffers.scores.copy()?)
     }

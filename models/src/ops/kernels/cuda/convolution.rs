@@ -186,7 +186,7 @@ fn in_tiles(tensors: &[&Tensor], shape: &Shape) -> Result<bool> {
     let [places, pixels] = [shape.to, shape.from].map(|it| it[0] * it[1] * shape.pictures);
     let numbers = (places * shape.channels[1]).max(pixels * shape.channels[0]);
     let fits = is_narrow && is_whole && numbers < MAX_NUMBERS;
-    Ok(fits && in_packs(tensors)? && multiplies_tiles(tensors[0])?)
+    Ok(fits && in_packs(tensors)? && multiplies_tiles(tensors[0].device())?)
 }
 
 /// How wide a tile is for so many outputs.

@@ -4,7 +4,7 @@ use candle_core::{DType, Tensor};
 
 use crate::{
     Result,
-    ops::kernels::cuda::{Launch, PACK, in_packs, linear::weight_gradient, output},
+    ops::kernels::cuda::{Launch, PACK, broken, in_packs, linear::weight_gradient, output},
 };
 
 /// Words up to which the rows of each are added up by a product: there are too many of each for a block.
@@ -49,14 +49,23 @@ pub(crate) fn swap(x: &Tensor) -> Result<Tensor> {
 /// Rows [r, d] at their `places` [r] among `count` of them, and zeros elsewhere: [count, d]. What has the place of the first row and
 /// comes after it is zero, and left out.
 pub(crate) fn put_rows(rows: &Tensor, places: &Tensor, count: usize) -> Result<Tensor> {
+    let all = Tensor::zeros((count, rows.dim(1)?), rows.dtype(), rows.device())?;
+    put_rows_into(&all, rows, places)?;
+    Ok(all)
+}
+
+/// Writes rows [r, d] at their `places` [r] into others [n, d]. Who calls sees to it that these places are there. What has the place of
+/// the first row and comes after it is there to fill up, and left out.
+pub(crate) fn put_rows_into(all: &Tensor, rows: &Tensor, places: &Tensor) -> Result<()> {
     let rows = rows.contiguous()?;
     let (taken, width) = rows.dims2()?;
-    let all = Tensor::zeros((count, width), rows.dtype(), rows.device())?;
+    if all.dims2()?.1 != width || all.dtype() != rows.dtype() {
+        return Err(broken("rows don’t fit where they belong"));
+    }
     Launch::of("put_rows", &rows)?
-        .tensors(&[&rows, &places.contiguous()?, &all])?
+        .tensors(&[&rows, &places.contiguous()?, all])?
         .whole(&[width])
-        .launch(taken, THREADS)?;
-    Ok(all)
+        .launch(taken, THREADS)
 }
 
 /// The sum of the rows [n, d] of each of `tokens` [n] in f32 -> [v, d].

@@ -155,8 +155,10 @@ __device__ void flash_forward(const T* q, const T* k, const T* v, T* y, float* l
     const Tile<T, W> queries{base};
     const auto key_tile = [=](int j) { return Tile<T, W>{base + (1 + j % 2) * BYTES}; };
     const auto value_tile = [=](int j) { return Tile<T, W>{base + (3 + j % 2) * BYTES}; };
+    // What lies behind may be what an earlier text has left, and no number, which a weight of zero would not hide.
+    const int seen_keys = min(keys, seen.end);
     const auto load = [=](int j) {
-        key_tile(j).fill(k_head, j * TILE, keys, width), value_tile(j).fill(v_head, j * TILE, keys, width);
+        key_tile(j).fill(k_head, j * TILE, seen_keys, width), value_tile(j).fill(v_head, j * TILE, seen_keys, width);
         close_copies();
     };
     const int begin = seen.first / TILE, end = (seen.end + TILE - 1) / TILE;

@@ -5,7 +5,7 @@
 
 use std::f64::consts::LOG2_E;
 
-use candle_core::{DType, Tensor};
+use candle_core::{DType, Device, Tensor};
 
 use super::{
     Launch, PACK,
@@ -34,12 +34,21 @@ const MAX_WIDTH: usize = 128;
 
 /// Whether it serves heads like these: q [b, t, h, e], and e of the keys too.
 pub(super) fn serves(q: &Tensor, scoring: Scoring) -> Result<bool> {
-    let width = q.dim(3)?;
-    let fits = matches!(q.dtype(), DType::BF16 | DType::F16)
+    serves_heads(q.dim(3)?, q.dtype(), scoring, q.device())
+}
+
+/// Whether it serves heads of this width.
+pub(crate) fn serves_heads(
+    width: usize,
+    dtype: DType,
+    scoring: Scoring,
+    device: &Device,
+) -> Result<bool> {
+    let fits = matches!(dtype, DType::BF16 | DType::F16)
         && scoring.soft_cap.is_none()
         && width.is_multiple_of(PACK)
         && width <= MAX_WIDTH;
-    Ok(fits && multiplies_tiles(q)?)
+    Ok(fits && multiplies_tiles(device)?)
 }
 
 /// See [`attention`](crate::ops::attention::attention).

@@ -21,6 +21,43 @@ use crate::Result;
 /// Recorded work.
 pub(crate) struct Graph(CudaGraph);
 
+/// Work that is done again and again, and played from the third time on.
+pub(crate) enum Repeated<T> {
+    /// It was not done yet.
+    New,
+    /// It was launched once, so that its kernels are loaded.
+    Rehearsed,
+    /// What came of it lies where it did. Tensors of a graph go before it does.
+    Recorded(T, Graph),
+    /// It can’t be recorded, and is launched each time.
+    Launched,
+}
+
+impl<T: Clone> Repeated<T> {
+    /// Does this work, which has to be the same each time. What came of it is good until the next time.
+    pub(crate) fn go(&mut self, device: &Device, mut work: impl FnMut() -> Result<T>) -> Result<T> {
+        let (next, result) = match std::mem::replace(self, Self::Launched) {
+            Self::New => (Self::Rehearsed, rehearse(device, work)?),
+            Self::Rehearsed => match record(device, &mut work) {
+                Ok((graph, result)) => (Self::Recorded(result.clone(), graph), result),
+                Err(_) => (Self::Launched, work()?),
+            },
+            Self::Recorded(result, graph) => match graph.play() {
+                Ok(()) => (Self::Recorded(result.clone(), graph), result),
+                // There may be no room for what it takes.
+                Err(_) => {
+                    drop(result);
+                    drop(graph);
+                    (Self::Launched, work()?)
+                }
+            },
+            Self::Launched => (Self::Launched, work()?),
+        };
+        *self = next;
+        Ok(result)
+    }
+}
+
 /// Runs work as [`record`] will: small constants that it uploads stay on the device, where a recording finds them. It must
 /// upload nothing else.
 pub(crate) fn rehearse<T>(device: &Device, work: impl FnOnce() -> Result<T>) -> Result<T> {

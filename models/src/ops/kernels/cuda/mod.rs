@@ -15,7 +15,7 @@ pub(crate) mod cross_entropy;
 pub(crate) mod cudnn;
 pub(crate) mod dropout;
 pub(crate) mod elementwise;
-mod flash;
+pub(crate) mod flash;
 pub(crate) mod gated;
 pub(crate) mod graph;
 pub(crate) mod linear;
@@ -97,14 +97,14 @@ pub(crate) fn output(shape: impl Into<Shape>, dtype: DType, like: &Tensor) -> Re
     Ok(unsafe { Tensor::empty(shape.into(), dtype, like.device()) }?)
 }
 
-/// Whether the GPU that a tensor is on has products of small matrices in bf16 and copies in the background.
-fn multiplies_tiles(tensor: &Tensor) -> Result<bool> {
-    is_of(tensor, 8)
+/// Whether a GPU has products of small matrices in bf16 and copies in the background.
+fn multiplies_tiles(device: &Device) -> Result<bool> {
+    is_of(device, 8)
 }
 
-/// Whether the GPU that a tensor is on is of this major compute capability or a newer one.
-fn is_of(tensor: &Tensor, oldest: i32) -> Result<bool> {
-    let Device::Cuda(device) = tensor.device() else {
+/// Whether a GPU is of this major compute capability or a newer one.
+fn is_of(device: &Device, oldest: i32) -> Result<bool> {
+    let Device::Cuda(device) = device else {
         return Ok(false);
     };
     let stream = device.cuda_stream();

@@ -176,7 +176,7 @@ pub(crate) fn put(now: &[u32], state: &Tensor) -> Result<()> {
 
 /// A kernel of this file, which waits by itself for the launch before it where it can.
 fn launch(name: &str, like: &Tensor) -> Result<Launch> {
-    let overlaps = is_of(like, OLDEST_OVERLAPPING)?;
+    let overlaps = is_of(like.device(), OLDEST_OVERLAPPING)?;
     Ok(Launch::of_code(&NEXT_TOKEN, name, like)?.overlapping(overlaps))
 }
 

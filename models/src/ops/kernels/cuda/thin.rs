@@ -289,7 +289,7 @@ fn is_served(wide: &Tensor, thin: &Tensor) -> Result<bool> {
         && thin.dim(1)? <= MOST_RANKS
         && lies_in_packs(wide)?
         && lies_in_packs(thin)?
-        && multiplies_tiles(wide)?)
+        && multiplies_tiles(wide.device())?)
 }
 
 fn piece(wide: &Tensor, thin: &Tensor, matrix: &Tensor, scale: f64) -> Result<Piece> {

@@ -186,6 +186,93 @@ fn cuda_reads_one_token_as_the_ordinary_pass_does() {
     check("Phi 3", &fused, false);
 }
 
+/// The scores after each of these parts of a text and after two tokens that follow them, read so many times from the start.
+fn scores_of_parts(decoder: &Decoder, parts: &[usize], times: usize) -> Vec<Vec<Vec<f32>>> {
+    let mut cache = decoder.new_cache();
+    let read = |_| {
+        cache.truncate(0);
+        let mut start = 0;
+        let parts = parts.iter().chain(&[1, 1]);
+        let scores = parts.map(|&length| {
+            let part = start..start + length;
+            start = part.end;
+            let tokens: Vec<u32> = part.map(|at| (at * at + 7 * at + 3) as u32 % 300).collect();
+            let scores = decoder.next_logits(&tokens, &mut cache).unwrap();
+            scores.to_vec1().unwrap()
+        });
+        scores.collect()
+    };
+    (0..times).map(read).collect()
+}
+
+#[track_caller]
+fn check_parts(what: &str, changes: &Json, adapters: bool) {
+    // Shorter than the shortest that is recorded, filled up, and full; the buffers of the cache grow on the way.
+    let parts = [40, 3, 64, 250, 33, 100];
+    for (dtype, tolerance) in [(DType::F16, 1e-2), (DType::BF16, 6e-2)] {
+        let decoder = decoder(changes, adapters, dtype, &device());
+        let own = scores_of_parts(&decoder, &parts, 5);
+        let ordinary = {
+            let _avoided = kernels::avoid(&["next_token".to_owned()]).unwrap();
+            scores_of_parts(&decoder, &parts, 1)
+        };
+        for (time, own) in own.iter().enumerate() {
+            for (at, (own, ordinary)) in own.iter().zip(&ordinary[0]).enumerate() {
+                let largest = ordinary.iter().fold(0.0f32, |most, it| most.max(it.abs()));
+                let off = own.iter().zip(ordinary).map(|(a, b)| (a - b).abs());
+                let off = off.fold(0.0f32, f32::max) / largest;
+                assert!(
+                    off <= tolerance,
+                    "{what} in {dtype:?}, time {time}, part {at}: {off}"
+                );
+            }
+        }
+        assert_ne!(
+            own[0], ordinary[0],
+            "{what} in {dtype:?} was read the ordinary way"
+        );
+        assert!(
+            own.windows(2).all(|it| it[0] == it[1]),
+            "{what} in {dtype:?}: launched, recorded and played with other scores"
+        );
+    }
+}
+
+/// What an earlier text left in the buffers may be no number.
+#[test]
+#[ignore = "needs a CUDA device"]
+fn cuda_reads_parts_of_a_prompt_over_what_is_no_number() {
+    let decoder = decoder(&json!({}), false, DType::BF16, &device());
+    let tokens: Vec<u32> = (0..300).map(|at| (at * at + 3) % 300).collect();
+    let mut cache = decoder.new_cache();
+    let fresh = decoder.next_logits(&tokens[..40], &mut cache).unwrap();
+    decoder.next_logits(&tokens[40..250], &mut cache).unwrap();
+    cache.layer(1).spoil();
+    for _ in 0..3 {
+        cache.truncate(0);
+        let again = decoder.next_logits(&tokens[..40], &mut cache).unwrap();
+        assert_eq!(
+            again.to_vec1::<f32>().unwrap(),
+            fresh.to_vec1::<f32>().unwrap()
+        );
+    }
+}
+
+#[test]
+#[ignore = "needs a CUDA device"]
+fn cuda_reads_parts_of_a_prompt_as_the_ordinary_pass_does() {
+    check_parts("Llama", &json!({}), false);
+    check_parts("Llama with adapters", &json!({}), true);
+    let window = json!({"model_type": "mistral", "sliding_window": 24});
+    check_parts("a sliding window", &window, false);
+    let normed = json!({"model_type": "qwen3", "head_dim": 32});
+    check_parts("Qwen 3", &normed, false);
+    let untied = json!({"head_dim": 128, "tie_word_embeddings": false});
+    check_parts("wide heads and a head of its own", &untied, false);
+    let fused = json!({"model_type": "phi3", "partial_rotary_factor": 0.5});
+    check_parts("Phi 3", &fused, false);
+}
+
 /// More than a thread, a warp or a block reads at once of a row, a norm and the head.
 #[test]
 #[ignore = "needs a CUDA device"]
