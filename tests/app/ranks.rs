@@ -143,7 +143,8 @@ fn a_run_goes_on_with_another_number_of_ranks() {
 
 #[test]
 fn ranks_that_share_the_optimizer_save_what_one_would_and_any_number_goes_on() {
-    for kind in ["adamw", "adamw_8bit", "muon"] {
+    let kinds: [(&str, &[usize]); 3] = [("adamw", &[2, 4]), ("adamw_8bit", &[4]), ("muon", &[1])];
+    for (kind, each) in kinds {
         // What is saved after step 4 by two ranks, and the losses of four more steps of so many.
         let of = |is_shared: bool, devices: usize| {
             let optimizer = format!("optimizer: {{kind: {kind}}}\nshard: {is_shared}\n");
@@ -171,7 +172,7 @@ fn ranks_that_share_the_optimizer_save_what_one_would_and_any_number_goes_on() {
         };
         let (whole, goes_on) = of(false, 2);
         assert_eq!(goes_on.len(), 4);
-        for devices in [if kind == "adamw" { 2 } else { 1 }, 4] {
+        for &devices in each {
             let (shared, and_on) = of(true, devices);
             assert!(
                 whole == shared,
