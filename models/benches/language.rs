@@ -239,9 +239,7 @@ fn generate(folder: Option<&Path>, options: &Options) -> models::Result<Json> {
     for _ in 0..options.number("rounds", 3) + 1 {
         let mut cache = decoder.new_cache();
         let mut sampler = Sampler::new(&sampling)?;
-        let mut next: Vec<u32> = (0..prompt as u32)
-            .map(|token| 3 + token * 7 % 4000)
-            .collect();
+        let mut next = text(prompt);
         written.clear();
         let mut started = Instant::now();
         for index in 0..tokens {
@@ -268,9 +266,7 @@ fn generate(folder: Option<&Path>, options: &Options) -> models::Result<Json> {
 fn reading_millis(decoder: &Decoder, device: &Device, tokens: usize) -> models::Result<[f64; 3]> {
     const WARM_UP: usize = 3;
     const COUNTED: usize = 11;
-    let tokens: Vec<u32> = (0..tokens as u32)
-        .map(|token| 3 + token * 7 % 4000)
-        .collect();
+    let tokens = text(tokens);
     let mut cache = decoder.new_cache();
     let mut millis = Vec::new();
     for _ in 0..WARM_UP + COUNTED {
@@ -283,6 +279,13 @@ fn reading_millis(decoder: &Decoder, device: &Device, tokens: usize) -> models::
     let mut counted = millis.split_off(WARM_UP);
     let median = median(&mut counted);
     Ok([counted[0], median, counted[COUNTED - 1]])
+}
+
+/// A prompt of so many tokens, the same each time.
+fn text(tokens: usize) -> Vec<u32> {
+    (0..tokens as u32)
+        .map(|token| 3 + token * 7 % 4000)
+        .collect()
 }
 
 impl Options {

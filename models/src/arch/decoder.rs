@@ -68,7 +68,7 @@ pub struct Decoder {
 
 /// Cosines and sines of the positions so far asked for, [at least as many, r/2] for each of the ropes.
 #[cfg(feature = "cuda")]
-type Angles = Rc<RefCell<(usize, Rc<[(Tensor, Tensor)]>)>>;
+type Angles = Rc<RefCell<Rc<[(Tensor, Tensor)]>>>;
 
 /// What a decoder reads in one pass.
 #[derive(Debug, Clone, Copy)]
@@ -154,7 +154,7 @@ impl Decoder {
             compute_dtype,
             device: device.clone(),
             #[cfg(feature = "cuda")]
-            angles: Rc::new(RefCell::new((0, Rc::from([])))),
+            angles: Angles::default(),
         })
     }
 
@@ -452,7 +452,8 @@ impl Decoder {
             return Ok(None);
         }
         let mut known = self.angles.borrow_mut();
-        if known.0 < capacity {
+        let positions = known.first().map_or(Ok(0), |(cosines, _)| cosines.dim(0))?;
+        if positions < capacity {
             let positions: Vec<u32> = (0..capacity as u32).collect();
             let table = |it: &Tensor| it.reshape((capacity, ()))?.contiguous();
             let of_rope = |rope: &Rope| {
@@ -460,9 +461,9 @@ impl Decoder {
                 Ok((table(&rotation.cos)?, table(&rotation.sin)?))
             };
             let tables = self.config.ropes.iter().map(of_rope);
-            *known = (capacity, tables.collect::<Result<_>>()?);
+            *known = tables.collect::<Result<_>>()?;
         }
-        Ok(Some(known.1.clone()))
+        Ok(Some(known.clone()))
     }
 
     /// Whether no weight is in blocks, and all are kept as they are computed, as far as that is quickly said.

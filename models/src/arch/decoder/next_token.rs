@@ -5,7 +5,7 @@
 //! before each part, whose weights are dense, of one dtype, and as they are computed in; adapters are computed beside them.
 //! Everything else goes the ordinary way.
 
-use std::fmt;
+use std::{cell::RefCell, fmt};
 
 use candle_core::{DType, Tensor};
 
@@ -38,7 +38,7 @@ pub(in crate::arch) struct NextToken {
     /// The most tokens of a text.
     capacity: usize,
     buffers: TokenBuffers,
-    launches: Repeated<()>,
+    launches: RefCell<Repeated<()>>,
 }
 
 struct Layer {
@@ -120,7 +120,7 @@ impl Decoder {
                 cache.make_room(1)?;
             }
         }
-        let mut pass = match pass {
+        let pass = match pass {
             Some(pass) if pass.is_of(tokens, caches) => pass,
             outgrown => {
                 drop(outgrown);
@@ -216,7 +216,7 @@ impl NextToken {
                 dtype,
                 &decoder.device,
             )?,
-            launches: Repeated::New,
+            launches: RefCell::new(Repeated::New),
         }))
     }
 
@@ -239,13 +239,12 @@ impl NextToken {
     }
 
     /// Reads a token and its position of each text. Returns the scores [n, v] of the next.
-    fn read(&mut self, now: &[u32]) -> Result<Tensor> {
+    fn read(&self, now: &[u32]) -> Result<Tensor> {
         let state = &self.buffers.state;
         let device = state.device().clone();
         kernel::put(now, state)?;
-        let mut launches = std::mem::replace(&mut self.launches, Repeated::Launched);
+        let mut launches = self.launches.borrow_mut();
         launches.go(&device, || self.launch())?;
-        self.launches = launches;
         // The next token is scored in the same memory.
         Ok(self.buffers.scores.copy()?)
     }

@@ -72,6 +72,13 @@ fn scores(decoder: &Decoder, prompt: usize, tokens: &[u32]) -> Vec<Vec<f32>> {
     scores.map(|it| it.to_vec1().unwrap()).collect()
 }
 
+/// The largest difference, as a part of the largest score.
+fn furthest(own: &[f32], ordinary: &[f32]) -> f32 {
+    let largest = ordinary.iter().fold(0.0f32, |most, it| most.max(it.abs()));
+    let off = own.iter().zip(ordinary).map(|(a, b)| (a - b).abs());
+    off.fold(0.0f32, f32::max) / largest
+}
+
 #[track_caller]
 fn check(what: &str, changes: &Json, adapters: bool) {
     let tolerances = [(DType::F32, 2e-5), (DType::F16, 1e-2), (DType::BF16, 6e-2)];
@@ -97,9 +104,7 @@ fn check_within(what: &str, changes: &Json, adapters: bool, tolerances: &[(DType
             "{what} in {dtype:?} was read the ordinary way"
         );
         for (step, (own, ordinary)) in own.iter().zip(&ordinary).enumerate() {
-            let largest = ordinary.iter().fold(0.0f32, |most, it| most.max(it.abs()));
-            let off = own.iter().zip(ordinary).map(|(a, b)| (a - b).abs());
-            let off = off.fold(0.0f32, f32::max) / largest;
+            let off = furthest(own, ordinary);
             assert!(off <= tolerance, "{what} in {dtype:?}, token {step}: {off}");
         }
         assert_eq!(
@@ -218,9 +223,7 @@ fn check_parts(what: &str, changes: &Json, adapters: bool) {
         };
         for (time, own) in own.iter().enumerate() {
             for (at, (own, ordinary)) in own.iter().zip(&ordinary[0]).enumerate() {
-                let largest = ordinary.iter().fold(0.0f32, |most, it| most.max(it.abs()));
-                let off = own.iter().zip(ordinary).map(|(a, b)| (a - b).abs());
-                let off = off.fold(0.0f32, f32::max) / largest;
+                let off = furthest(own, ordinary);
                 assert!(
                     off <= tolerance,
                     "{what} in {dtype:?}, time {time}, part {at}: {off}"
