@@ -84,21 +84,31 @@ export class Window {
   }
 
   async find(xpath) {
-    const look = () => this.#call("POST", `${this.#session}/element`, { using: "xpath", value: xpath }).catch(() => undefined);
-    return Object.values(await until(look, xpath))[0];
+    return until(() => this.#look(xpath), xpath);
   }
 
   async click(xpath) {
-    const click = async () => {
-      const element = await this.find(xpath);
-      // The driver of a busy machine may never answer a click that takes the page away. What follows shows what it did.
-      await this.#call("POST", `${this.#session}/element/${element}/click`, {}).catch((error) => {
-        if (error.name !== "TimeoutError") throw error;
-      });
-      return true;
-    };
     // A page that is drawn anew at this moment takes its element along.
-    await until(() => click().catch(() => undefined), `${xpath} is clicked`);
+    await until(() => this.#click(xpath), `${xpath} is clicked`);
+  }
+
+  /** Clicks again until something else is there: on a page that is still filled, the pointer can miss what moves. */
+  async clickUntil(xpath, then) {
+    const isThere = () => this.#look(then).catch(() => undefined);
+    await until(async () => (await isThere()) || (await this.#click(xpath), await isThere()), `${xpath} leads to ${then}`);
+  }
+
+  async #look(xpath) {
+    return Object.values(await this.#call("POST", `${this.#session}/element`, { using: "xpath", value: xpath }))[0];
+  }
+
+  async #click(xpath) {
+    const element = await this.#look(xpath);
+    // The driver of a busy machine may never answer a click that takes the page away. What follows shows what it did.
+    await this.#call("POST", `${this.#session}/element/${element}/click`, {}).catch((error) => {
+      if (error.name !== "TimeoutError") throw error;
+    });
+    return true;
   }
 
   async text(xpath) {
@@ -149,15 +159,18 @@ export class Window {
   }
 }
 
-/** Asks again and again until the answer is something. */
+/** Asks again and again until the answer is something. What went wrong last is said when it never is. */
 export async function until(ask, what) {
   const end = Date.now() + TIMEOUT;
   for (;;) {
+    let problem = "";
     const answer = await Promise.resolve()
       .then(ask)
-      .catch(() => undefined);
+      .catch((error) => {
+        problem = `: ${error.message}`;
+      });
     if (answer) return answer;
-    assert.ok(Date.now() < end, `waited ${TIMEOUT / 1000} s until ${what}`);
+    assert.ok(Date.now() < end, `waited ${TIMEOUT / 1000} s until ${what}${problem}`);
     await new Promise((done) => setTimeout(done, 100));
   }
 }

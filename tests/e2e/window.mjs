@@ -322,8 +322,7 @@ test("a folder of photos is looked at, learned from, and a new photo is classifi
   await window.picture("pictures-checkup");
   rmSync(join(folder, "tree", "wrong.png"));
 
-  await window.click("//button[. = 'Train with it']");
-  await window.find("//*[@role = 'img'][contains(@aria-label, ', mirrored')]");
+  await window.clickUntil("//button[. = 'Train with it']", "//*[@role = 'img'][contains(@aria-label, ', mirrored')]");
   await window.click("//label[normalize-space() = 'Small']");
   await window.click("//option[. = 'steps']");
   await window.fill("//label[. = 'Duration']/..//input", "60");
@@ -509,7 +508,7 @@ async function pasteData(window, count, rowOf) {
 
 /** Fills the form of a run on the data that is looked at: the tiny model, and so many steps. */
 async function fillRun(window, steps) {
-  await window.click("//button[. = 'Train with it']");
+  await window.clickUntil("//button[. = 'Train with it']", "//option[. = 'steps']");
   await window.click("//option[contains(., 'tiny')]");
   await window.click("//option[. = 'steps']");
   await window.fill("//label[. = 'Duration']/..//input", `${steps}`);
