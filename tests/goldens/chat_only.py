@@ -43,17 +43,21 @@ def make(name):
     model.save_pretrained(folder)
     (folder / "generation_config.json").unlink(missing_ok=True)
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+    (folder / "expected.json").write_text(json.dumps(expected_of(model)) + "\n")
+
+
+def expected_of(model):
     with torch.no_grad():
         logits = model(torch.tensor([TOKENS])).logits[0]
         written = model.generate(torch.tensor([TOKENS]), max_new_tokens=WRITTEN, do_sample=False, eos_token_id=None, pad_token_id=0)
-    expected = dict(
+    return dict(
         made_by=made_by(),
         tokens=TOKENS,
         logits=[[round(value, 6) for value in row] for row in logits.tolist()],
         written=written[0, len(TOKENS) :].tolist(),
     )
-    (folder / "expected.json").write_text(json.dumps(expected) + "\n")
 
 
-for name in sys.argv[1:] or CASES:
-    make(name)
+if __name__ == "__main__":
+    for name in sys.argv[1:] or CASES:
+        make(name)

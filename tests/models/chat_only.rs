@@ -28,6 +28,10 @@ use crate::{
 
 /// As a share of the largest logit.
 const TOLERANCE: f32 = 1e-4;
+/// The same where the library rounds what is multiplied with blocks to 8 bits.
+const TOLERANCE_OF_BLOCKS: f32 = 4e-2;
+/// What GGUF files of these families hold.
+const GGUF: [&str; 2] = ["glm4", "phi2"];
 
 #[derive(Deserialize)]
 struct Expected {
@@ -41,9 +45,14 @@ fn golden(model_type: &str) -> PathBuf {
     repository("tests/goldens/chat_only").join(model_type)
 }
 
-fn expected(model_type: &str) -> Expected {
-    let text = fs::read(golden(model_type).join("expected.json")).unwrap();
+fn expected(golden: &Path) -> Expected {
+    let text = fs::read(golden.join("expected.json")).unwrap();
     serde_json::from_slice(&text).unwrap()
+}
+
+/// The golden of a family whose GGUF files are opened (`tests/goldens/chat_only_gguf.py`).
+fn gguf(architecture: &str) -> PathBuf {
+    golden("gguf").join(architecture)
 }
 
 fn config(model_type: &str) -> Json {
@@ -51,9 +60,15 @@ fn config(model_type: &str) -> Json {
     serde_json::from_slice(&text).unwrap()
 }
 
-fn open(model_type: &str) -> Network {
-    let folder = ModelFolder::open(&golden(model_type)).unwrap();
+fn open(path: &Path) -> Network {
+    let folder = ModelFolder::open(path).unwrap();
     load_network(&folder, LoadDtypes::F32, false, &Device::Cpu).unwrap()
+}
+
+/// The families that are read from folders.
+fn of_folders() -> impl Iterator<Item = &'static str> {
+    let families = CHAT_ONLY.iter().filter(|it| !it.only_gguf);
+    families.map(|it| it.model_type.as_str())
 }
 
 /// Configs that somebody changed, beside weights of one of these models, which then reads a few tokens.
@@ -63,47 +78,74 @@ pub(crate) fn readers(work: &Path) -> Vec<Reader> {
     fs::copy(golden("qwen3_moe").join(WEIGHTS), folder.join(WEIGHTS)).unwrap();
     // Mostly its own, which get furthest.
     let own = std::iter::repeat_n("qwen3_moe", CHAT_ONLY.len());
-    let families = CHAT_ONLY.iter().map(|it| it.model_type.as_str());
-    let samples = families.chain(own).map(golden);
+    let samples = of_folders().chain(own).map(golden);
     let samples = samples.map(|it| fs::read(it.join(CONFIG)).unwrap());
-    vec![Reader {
-        name: "chat_only_config",
-        share: 6,
-        most: Some(limits::MODEL_JSON),
-        megabytes: 1000,
-        seconds: 5.0,
-        file: folder.join(CONFIG),
-        samples: samples.collect(),
-        read: reading(|file| {
-            let folder = ModelFolder::open(file.parent().unwrap_or(file))?;
-            chat_only_config(&folder)?;
+    vec![
+        Reader {
+            name: "chat_only_config",
+            share: 6,
+            most: Some(limits::MODEL_JSON),
+            megabytes: 1000,
+            seconds: 5.0,
+            file: folder.join(CONFIG),
+            samples: samples.collect(),
             // The weights are mostly another model's.
-            if let Ok(model) = load_network(&folder, LoadDtypes::F32, false, &Device::Cpu) {
-                drop(model.next_logits(&[5, 17, 42], &mut model.new_cache()));
-            }
-            Ok(())
-        }),
-    }]
+            read: reading(|file| read_a_little(file.parent().unwrap_or(file))),
+        },
+        Reader {
+            name: "chat_only_gguf",
+            share: 8,
+            most: None,
+            megabytes: 64,
+            seconds: 5.0,
+            file: folder.join("model.gguf"),
+            samples: GGUF
+                .map(|it| fs::read(gguf(it).join("q8_0.gguf")).unwrap())
+                .into(),
+            read: reading(read_a_little),
+        },
+    ]
+}
+
+/// What a model is for, and, if its weights can be loaded, the scores of a few tokens.
+fn read_a_little(path: &Path) -> models::Result<()> {
+    let folder = ModelFolder::open(path)?;
+    chat_only_config(&folder)?;
+    if let Ok(model) = load_network(&folder, LoadDtypes::F32, false, &Device::Cpu) {
+        drop(model.next_logits(&[5, 17, 42], &mut model.new_cache()));
+    }
+    Ok(())
 }
 
 /// Calls `test` with every family: its name, its model, what is expected of it.
 fn each(test: impl Fn(&str, &Network, &Expected)) {
-    assert!(!CHAT_ONLY.is_empty());
-    for family in CHAT_ONLY.iter() {
-        let name = &family.model_type;
-        test(name, &open(name), &expected(name));
+    let folders = of_folders().map(golden).map(|it| (it.clone(), it));
+    let files = GGUF.map(|it| (gguf(it).join("f32.gguf"), gguf(it)));
+    let all: Vec<(PathBuf, PathBuf)> = folders.chain(files).collect();
+    assert!(all.len() > CHAT_ONLY.len());
+    for (model, golden) in all {
+        test(
+            &model.display().to_string(),
+            &open(&model),
+            &expected(&golden),
+        );
     }
 }
 
 /// Expects the scores of the token after these to be those at their last.
 fn check(name: &str, found: Vec<f32>, expected: &[f32]) {
+    let apart = apart(&found, expected);
+    assert!(apart < TOLERANCE, "{name}: {apart:e}");
+}
+
+/// How far scores are from those that are expected, as a share of the largest.
+fn apart(found: &[f32], expected: &[f32]) -> f32 {
+    assert_eq!(found.len(), expected.len());
     let largest = expected
         .iter()
         .fold(0.0, |most: f32, it| most.max(it.abs()));
     let apart = found.iter().zip(expected).map(|(a, b)| (a - b).abs());
-    let apart = apart.fold(0.0, f32::max) / largest;
-    assert_eq!(found.len(), expected.len(), "{name}");
-    assert!(apart < TOLERANCE, "{name}: {apart:e}");
+    apart.fold(0.0, f32::max) / largest
 }
 
 fn read(network: &Network, tokens: &[u32], cache: &mut KvCache) -> Vec<f32> {
@@ -124,6 +166,19 @@ fn every_family_scores_as_the_reference_at_once_in_parts_or_one_by_one() {
             }
         }
     });
+}
+
+#[test]
+fn files_in_blocks_score_close_to_what_their_blocks_stand_for() {
+    for architecture in GGUF {
+        let network = open(&gguf(architecture).join("q8_0.gguf"));
+        let Expected { tokens, logits, .. } = expected(&gguf(architecture));
+        for end in 1..=tokens.len() {
+            let found = read(&network, &tokens[..end], &mut network.new_cache());
+            let apart = apart(&found, &logits[end - 1]);
+            assert!(apart < TOLERANCE_OF_BLOCKS, "{architecture}: {apart:e}");
+        }
+    }
 }
 
 #[test]
@@ -252,13 +307,11 @@ fn a_text_is_no_longer_than_a_window() {
 
 #[test]
 fn training_says_that_they_are_for_chat_only() {
-    for family in CHAT_ONLY.iter() {
-        let folder = ModelFolder::open(&golden(&family.model_type)).unwrap();
+    let files = GGUF.map(|it| (it, gguf(it).join("q8_0.gguf")));
+    for (model_type, path) in of_folders().map(|it| (it, golden(it))).chain(files) {
+        let folder = ModelFolder::open(&path).unwrap();
         let words = network_config(&folder).unwrap_err().to_string();
-        let expected = format!(
-            "is `{}`, which is for chat only; training knows ",
-            family.model_type
-        );
+        let expected = format!("is `{model_type}`, which is for chat only; training knows ");
         assert!(words.contains(&expected), "{words}");
     }
 }
@@ -305,6 +358,97 @@ fn a_folder_whose_weights_are_packed_is_refused() {
     let folder = ModelFolder::open(copy.path()).unwrap();
     let words = chat_only_config(&folder).unwrap_err().to_string();
     assert!(words.contains("the weights are packed"), "{words}");
+}
+
+/// The words that a copy of a GGUF file is refused with, in which these bytes stand where those stood. Both are as long.
+#[track_caller]
+fn refused_file(architecture: &str, old: &[u8], new: &[u8]) -> String {
+    let copy = tempfile::tempdir().unwrap();
+    let path = copy.path().join("changed.gguf");
+    let mut bytes = fs::read(gguf(architecture).join("f32.gguf")).unwrap();
+    let at = bytes.windows(old.len()).position(|it| it == old).unwrap();
+    bytes[at..at + new.len()].copy_from_slice(new);
+    fs::write(&path, bytes).unwrap();
+    ModelFolder::open(&path).unwrap_err().to_string()
+}
+
+/// A key of a file with the bytes of a whole number of 32 bits.
+fn whole(key: &str, value: u32) -> Vec<u8> {
+    [key.as_bytes(), &4u32.to_le_bytes(), &value.to_le_bytes()].concat()
+}
+
+#[test]
+fn files_whose_keys_contradict_their_tensors_or_the_library_are_refused() {
+    let check = |architecture: &str, key: &str, [old, new]: [u32; 2], words: &str| {
+        let key = format!("{architecture}.{key}");
+        let found = refused_file(architecture, &whole(&key, old), &whole(&key, new));
+        assert!(found.contains(words), "{found}");
+    };
+    for architecture in GGUF {
+        check(architecture, "feed_forward_length", [64, 32], "by its keys");
+        check(architecture, "block_count", [2, 1], "`blk.1.");
+        check(
+            architecture,
+            "block_count",
+            [2, 3],
+            "the file has no `blk.2.",
+        );
+        check(
+            architecture,
+            "block_count",
+            [2, 1 << 30],
+            "1073741824 blocks",
+        );
+        check(
+            architecture,
+            "attention.head_count",
+            [4, 0],
+            "0 heads do not divide",
+        );
+        check(
+            architecture,
+            "attention.head_count",
+            [4, 3],
+            "3 heads do not divide",
+        );
+    }
+    check(
+        "glm4",
+        "rope.dimension_count",
+        [8, 16],
+        "16 numbers are turned",
+    );
+    check("glm4", "attention.key_length", [16, 1 << 31], "are turned");
+    check("phi2", "rope.dimension_count", [4, 3], "3 of 8 numbers");
+    check("phi2", "attention.head_count_kv", [4, 2], "keys for 2");
+    let other = refused_file(
+        "phi2",
+        b"phi2.rope.dimension_count",
+        b"phi2.rope.dimension_cound",
+    );
+    assert!(other.contains("`phi2.rope.dimension_count`"), "{other}");
+    let other = refused_file("phi2", b"blk.1.ffn_up.bias", b"blk.1.ffn_up.scal");
+    assert!(
+        other.contains("`blk.1.ffn_up.scal` is not known here"),
+        "{other}"
+    );
+}
+
+#[test]
+fn a_folder_of_a_family_that_is_read_from_gguf_is_refused() {
+    let copy = tempfile::tempdir().unwrap();
+    fs::copy(golden("olmo2").join(WEIGHTS), copy.path().join(WEIGHTS)).unwrap();
+    let config = ModelFolder::open(&gguf("phi2").join("f32.gguf"))
+        .unwrap()
+        .config;
+    fs::write(copy.path().join(CONFIG), config.to_string()).unwrap();
+    let folder = ModelFolder::open(copy.path()).unwrap();
+    let words = load_network(&folder, LoadDtypes::F32, false, &Device::Cpu);
+    let words = words.unwrap_err().to_string();
+    assert!(
+        words.contains("is `phi2`, of which only GGUF files are opened"),
+        "{words}"
+    );
 }
 
 #[test]

@@ -25,6 +25,8 @@ use crate::{Error, Result, caught, embedded::table, parameters::Parameters};
 
 #[cfg(feature = "chat-only")]
 pub use candle_models::candle_nn;
+#[cfg(feature = "chat-only")]
+use {candle_core::quantized::gguf_file::TensorInfo, std::collections::HashMap};
 
 /// The most tokens of a text. The library makes a table of all positions at once.
 const MOST_TOKENS: usize = 1 << 17;
@@ -79,6 +81,8 @@ pub struct Family {
     only: BTreeMap<String, Vec<Json>>,
     /// What fields are that the file leaves out.
     defaults: Map<String, Json>,
+    /// Whether it is read from GGUF files only.
+    pub only_gguf: bool,
 }
 
 /// Every family that is for chat only, also where this build can't open it.
@@ -336,14 +340,40 @@ impl fmt::Debug for ChatOnly {
 }
 
 impl ChatOnly {
-    /// In which dtype it computes: in 16 bits the library rounds the angles of positions, of which far ones become alike.
+    /// In which dtype it computes what stands in no blocks: in 16 bits the library rounds the angles of positions, of which far ones
+    /// become alike.
     pub const DTYPE: DType = DType::F32;
 
     /// Builds the model that a config describes. `weights` are on its device, in [`Self::DTYPE`].
     #[cfg(feature = "chat-only")]
     pub fn new(config: ChatOnlyConfig, weights: candle_nn::VarBuilder) -> Result<Self> {
         let device = weights.device().clone();
-        let opened = caught(|| candle_models::open(config.model_type, &config.json, weights));
+        Self::opened(config, device, |model_type, json| {
+            candle_models::open(model_type, json, weights)
+        })
+    }
+
+    /// Builds the model that a GGUF file describes, with its matrices in their blocks. `tensors` say where in the bytes of the `file`
+    /// they begin.
+    #[cfg(feature = "chat-only")]
+    pub fn of_gguf(
+        config: ChatOnlyConfig,
+        tensors: HashMap<String, TensorInfo>,
+        file: &[u8],
+        device: Device,
+    ) -> Result<Self> {
+        Self::opened(config, device.clone(), |model_type, json| {
+            candle_models::open_gguf(model_type, json, tensors, file, &device)
+        })
+    }
+
+    #[cfg(feature = "chat-only")]
+    fn opened(
+        config: ChatOnlyConfig,
+        device: Device,
+        open: impl FnOnce(&str, &Json) -> Result<Box<dyn Reader>>,
+    ) -> Result<Self> {
+        let opened = caught(|| open(config.model_type, &config.json));
         Ok(Self {
             untouched: opened.map_err(broken)??.into(),
             config,

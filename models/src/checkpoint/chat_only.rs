@@ -1,8 +1,11 @@
 //! Models that are for chat only: their library takes weights from the files that all others are read from, with the same checks.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
-use candle_core::{DType, Device, Shape, Tensor};
+use candle_core::{DType, Device, Shape, Tensor, quantized::gguf_file::TensorInfo};
 
 use super::{
     folder::ModelFolder,
@@ -17,6 +20,7 @@ use crate::{
             candle_nn::{Init, VarBuilder, var_builder::SimpleBackend},
         },
     },
+    gguf::{Gguf, Stored},
 };
 
 /// Files with weights, as the library takes them.
@@ -32,6 +36,9 @@ struct Taken {
 /// Loads the model in `folder`. Missing, extra and misshapen tensors are errors that name them.
 pub(super) fn load(folder: &ModelFolder, device: &Device) -> Result<ChatOnly> {
     let config = chat_only_config(folder)?;
+    if let Some(file) = &folder.gguf {
+        return ChatOnly::of_gguf(config, tensors(file)?, file.whole_file(), device.clone());
+    }
     let (tied, dtype) = (config.ties_head(), ChatOnly::DTYPE);
     let weights = StoredWeights::of(folder, dtype, device)?;
     let source = Source(Arc::new(Mutex::new(Taken {
@@ -49,6 +56,20 @@ pub(super) fn load(folder: &ModelFolder, device: &Device) -> Result<ChatOnly> {
         .weights
         .check_all_taken(|name| (tied && name == HEAD) || name.ends_with("rotary_emb.inv_freq"))?;
     Ok(opened)
+}
+
+/// Where the tensors of a file lie, all of whose numbers are finite.
+fn tensors(file: &Gguf) -> Result<HashMap<String, TensorInfo>> {
+    let placed = |(name, stored): (&String, &Stored)| {
+        file.check_finite(name, stored.of, file.bytes(stored))?;
+        let info = TensorInfo {
+            ggml_dtype: stored.of.of_candle(),
+            shape: stored.shape.as_slice().into(),
+            offset: stored.start() as u64,
+        };
+        Ok((name.clone(), info))
+    };
+    file.tensors.iter().map(placed).collect()
 }
 
 impl Source {

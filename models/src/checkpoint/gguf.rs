@@ -5,10 +5,12 @@
 
 use crate::gguf::Gguf;
 
+mod chat_only;
 pub mod config;
 mod keys;
 mod mix;
 mod names;
+mod reading;
 mod weights;
 mod write;
 

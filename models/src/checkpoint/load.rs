@@ -9,11 +9,13 @@ use std::{
 use candle_core::{DType, Device, Tensor, safetensors::MmapedSafetensors};
 use safetensors::tensor::TensorView;
 
+#[cfg(feature = "chat-only")]
+use crate::checkpoint::chat_only;
 use crate::{
     Error, Result,
     arch::{
         WeightRequest, Weights,
-        chat_only::ChatOnlyConfig,
+        chat_only::{ChatOnlyConfig, Family, family},
         config::DecoderConfig,
         decoder::Decoder,
         network::{Network, NetworkConfig, is_recursive},
@@ -28,8 +30,6 @@ use crate::{
     figures::counted,
     ops::weight::Quantized,
 };
-#[cfg(feature = "chat-only")]
-use crate::{arch::chat_only::family, checkpoint::chat_only};
 
 /// The name of the head, and of the table that it is where a model ties them.
 pub(super) const HEAD: &str = "lm_head.weight";
@@ -420,6 +420,11 @@ pub fn chat_only_config(folder: &ModelFolder) -> Result<ChatOnlyConfig> {
         let problem = "says that the weights are packed, which is read of families that can be trained only; use the \
                        model as it was before that";
         return Err(Error::setting("quantization_config", problem));
+    }
+    let of_gguf = family(&folder.config).filter(|it| it.only_gguf && folder.gguf.is_none());
+    if let Some(Family { model_type, .. }) = of_gguf {
+        let problem = format!("is `{model_type}`, of which only GGUF files are opened");
+        return Err(Error::setting("model_type", problem));
     }
     ChatOnlyConfig::from_json(&folder.config)
 }

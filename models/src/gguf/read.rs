@@ -41,6 +41,11 @@ pub struct Stored {
 }
 
 impl Stored {
+    /// Where it begins in the file, in bytes.
+    pub fn start(&self) -> usize {
+        self.start
+    }
+
     /// The rows of blocks it is, and the numbers of each.
     pub fn rows(&self) -> (usize, usize) {
         match self.shape.split_last() {
@@ -82,11 +87,27 @@ impl Gguf {
         })
     }
 
+    /// All of the file.
+    pub fn whole_file(&self) -> &[u8] {
+        &self.bytes
+    }
+
     /// The bytes of a tensor of this file.
     pub fn bytes(&self, tensor: &Stored) -> &[u8] {
         // It was compared with the file when that was opened.
         let end = tensor.start.saturating_add(tensor.length);
         self.bytes.get(tensor.start..end).unwrap_or_default()
+    }
+
+    /// Refuses bytes of the tensor of this name that no model can be computed with.
+    pub fn check_finite(&self, name: &str, of: TensorType, bytes: &[u8]) -> Result<()> {
+        match of.has_finite_scales(bytes) {
+            true => Ok(()),
+            false => {
+                let problem = format!("`{name}` is NaN or infinite, so the model can’t be used");
+                Err(Error::format(&self.path, problem))
+            }
+        }
     }
 
     /// The value of a key.

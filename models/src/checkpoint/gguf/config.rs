@@ -2,18 +2,20 @@
 //!
 //! Every key of the architecture has to be known: what changes a model and is not understood is refused by its name.
 
-use std::collections::BTreeSet;
-
 use serde_json::{Map, Value as Json, json};
 
-use super::names::Family;
+use super::{
+    chat_only,
+    names::Family,
+    reading::{Keys, shortened},
+};
 use crate::{
     Error, Result,
     gguf::{Gguf, Value},
 };
 
-/// Keys of an architecture that change nothing, or say again what tensors say.
-const HARMLESS: &[&str] = &["attention.causal", "vocab_size", "rope.scaling.finetuned"];
+/// The key that says which family a file is of.
+const ARCHITECTURE: &str = "general.architecture";
 /// Where llama.cpp has no key.
 const DEFAULT_THETA: f64 = 10_000.0;
 
@@ -21,7 +23,7 @@ const DEFAULT_THETA: f64 = 10_000.0;
 ///
 /// Errors: [`Error::Format`] with the name of an architecture that is not known.
 pub(super) fn family(file: &Gguf) -> Result<&'static Family> {
-    let architecture = file.text("general.architecture")?;
+    let architecture = file.text(ARCHITECTURE)?;
     Family::of_architecture(architecture).ok_or_else(|| {
         let known: Vec<&str> = super::names::FAMILIES
             .iter()
@@ -46,88 +48,25 @@ pub fn config(file: &Gguf) -> Result<Json> {
         let problem = format!("the file is of the type `{kind}`, and a model is needed");
         return Err(Error::format(&file.path, problem));
     }
+    let architecture = file.text(ARCHITECTURE)?;
+    if let Some(config) = chat_only::config(file, architecture) {
+        return config;
+    }
     let family = family(file)?;
-    let mut keys = Keys {
-        file,
-        family,
-        read: BTreeSet::new(),
-    };
-    let mut config = keys.sizes()?;
-    keys.biases(&mut config)?;
-    keys.ropes(&mut config)?;
-    keys.of_family(&mut config)?;
+    let mut keys = Keys::new(file, architecture);
+    let mut config = keys.sizes(family)?;
+    keys.biases(family, &mut config)?;
+    keys.ropes(family, &mut config)?;
+    keys.of_family(family, &mut config)?;
     keys.tokens(&mut config);
     keys.check_all_read()?;
     Ok(Json::Object(config))
 }
 
-/// The keys of the architecture of a file.
-struct Keys<'a> {
-    file: &'a Gguf,
-    family: &'static Family,
-    /// Those that were asked for.
-    read: BTreeSet<String>,
-}
-
 impl Keys<'_> {
-    fn key(&mut self, name: &str) -> String {
-        self.read.insert(name.to_owned());
-        format!("{}.{name}", self.family.architecture)
-    }
-
-    fn get(&mut self, name: &str) -> Option<&Value> {
-        let key = self.key(name);
-        self.file.get(&key)
-    }
-
-    fn whole(&mut self, name: &str) -> Result<u64> {
-        let key = self.key(name);
-        self.file.whole(&key)
-    }
-
-    fn whole_or(&mut self, name: &str, otherwise: u64) -> Result<u64> {
-        match self.get(name).is_some() {
-            true => self.whole(name),
-            false => Ok(otherwise),
-        }
-    }
-
-    fn number(&mut self, name: &str) -> Option<f64> {
-        self.get(name).and_then(Value::as_f64).map(shortened)
-    }
-
-    fn has(&self, tensor: &str) -> bool {
-        self.file.tensors.contains_key(tensor)
-    }
-
-    fn refuse<T>(&self, problem: impl Into<String>) -> Result<T> {
-        Err(Error::format(&self.file.path, problem))
-    }
-
-    fn check_all_read(&self) -> Result<()> {
-        let prefix = format!("{}.", self.family.architecture);
-        let own = self.file.keys.iter();
-        let own = own.filter_map(|(key, value)| Some((key.strip_prefix(&prefix)?, value)));
-        let is_off = |value: &Value| value.as_u64() == Some(0) || value.as_bool() == Some(false);
-        let mut unknown = own.filter(|(key, value)| {
-            !self.read.contains(*key) && !HARMLESS.contains(key) && !is_off(value)
-        });
-        match unknown.next() {
-            None => Ok(()),
-            Some((key, _)) => self.refuse(format!(
-                "its key `{prefix}{key}` is not known here, and may change what the model computes"
-            )),
-        }
-    }
-
     /// What every family has.
-    fn sizes(&mut self) -> Result<Map<String, Json>> {
-        let (blocks, tensors) = (self.whole("block_count")?, self.file.tensors.len());
-        if blocks > tensors as u64 {
-            return self.refuse(format!(
-                "the file says that it has {blocks} blocks, and has {tensors} tensors"
-            ));
-        }
+    fn sizes(&mut self, family: &Family) -> Result<Map<String, Json>> {
+        let blocks = self.blocks()?;
         let heads = self.whole("attention.head_count")?;
         let width = self.whole("embedding_length")?;
         let head_dim = self.whole_or("attention.key_length", width / heads.max(1))?;
@@ -141,16 +80,13 @@ impl Keys<'_> {
         let Some(epsilon) = epsilon else {
             return self.refuse("the file doesn’t say the epsilon of its norms");
         };
-        let vocabulary = self.file.tensors.get("token_embd.weight");
-        let Some(&[vocabulary, _]) = vocabulary.map(|it| it.shape.as_slice()) else {
-            return self.refuse("the file has no `token_embd.weight`, so it is no whole model");
-        };
-        let activation = match self.family.norm_offset == 0.0 {
+        let vocabulary = self.vocabulary()?;
+        let activation = match family.norm_offset == 0.0 {
             true => ("hidden_act", "silu"),
             false => ("hidden_activation", "gelu_pytorch_tanh"),
         };
         let fields = json!({
-            "model_type": self.family.model_type,
+            "model_type": family.model_type,
             "hidden_size": width,
             "intermediate_size": self.whole("feed_forward_length")?,
             "num_hidden_layers": blocks,
@@ -167,10 +103,10 @@ impl Keys<'_> {
     }
 
     /// Biases are where their tensors are.
-    fn biases(&mut self, config: &mut Map<String, Json>) -> Result<()> {
+    fn biases(&mut self, family: &Family, config: &mut Map<String, Json>) -> Result<()> {
         let [qkv, output, mlp] =
             ["attn_q", "attn_output", "ffn_up"].map(|part| self.has(&format!("blk.0.{part}.bias")));
-        match self.family.model_type.as_str() {
+        match family.model_type.as_str() {
             // Always with biases of q, k and v, and never with others.
             "qwen2" => return Ok(()),
             "llama" if mlp => {
@@ -188,13 +124,13 @@ impl Keys<'_> {
     }
 
     /// How positions turn.
-    fn ropes(&mut self, config: &mut Map<String, Json>) -> Result<()> {
+    fn ropes(&mut self, family: &Family, config: &mut Map<String, Json>) -> Result<()> {
         let theta = self.number("rope.freq_base").unwrap_or(DEFAULT_THETA);
         config.insert("rope_theta".to_owned(), json!(theta));
         let head_dim = config["head_dim"].as_u64().unwrap_or(1).max(1);
         let turned = self.whole_or("rope.dimension_count", head_dim)?;
         if turned != head_dim {
-            if self.family.model_type != "phi3" {
+            if family.model_type != "phi3" {
                 return self.refuse(format!(
                     "{turned} of {head_dim} numbers of a head are turned, and in this family all are"
                 ));
@@ -202,7 +138,7 @@ impl Keys<'_> {
             let share = turned as f64 / head_dim as f64;
             config.insert("partial_rotary_factor".to_owned(), json!(share));
         }
-        if let Some(scaling) = self.scaling(config, theta, turned as usize)? {
+        if let Some(scaling) = self.scaling(family, config, theta, turned as usize)? {
             config.insert("rope_scaling".to_owned(), scaling);
         }
         Ok(())
@@ -211,6 +147,7 @@ impl Keys<'_> {
     /// `rope_scaling`, where there is any.
     fn scaling(
         &mut self,
+        family: &Family,
         config: &mut Map<String, Json>,
         theta: f64,
         turned: usize,
@@ -225,7 +162,7 @@ impl Keys<'_> {
             .and_then(Value::as_str)
             .map(str::to_owned);
         let long = self.factors("rope_factors_long.weight")?;
-        if let Some(original) = original.filter(|_| self.family.model_type == "phi3") {
+        if let Some(original) = original.filter(|_| family.model_type == "phi3") {
             config.insert(
                 "original_max_position_embeddings".to_owned(),
                 json!(original),
@@ -285,16 +222,16 @@ impl Keys<'_> {
     }
 
     /// What only some families have.
-    fn of_family(&mut self, config: &mut Map<String, Json>) -> Result<()> {
+    fn of_family(&mut self, family: &Family, config: &mut Map<String, Json>) -> Result<()> {
         let mut set = |field: &str, value: Json| config.insert(field.to_owned(), value);
-        let family = self.family.model_type.as_str();
-        if family == "smollm3" {
+        let model_type = family.model_type.as_str();
+        if model_type == "smollm3" {
             set("no_rope_layer_interval", json!(4));
         }
-        if matches!(family, "qwen2" | "qwen3") {
+        if matches!(model_type, "qwen2" | "qwen3") {
             set("use_sliding_window", json!(false));
         }
-        if family == "phi3" {
+        if model_type == "phi3" {
             let window = self.whole_or("attention.sliding_window", 0)?;
             set(
                 "sliding_window",
@@ -307,38 +244,39 @@ impl Keys<'_> {
             // The default of the family lies beyond the vocabulary of small ones.
             set("pad_token_id", Json::Null);
         }
-        if family == "gemma2" {
+        if model_type == "gemma2" {
             let attention = self.number("attn_logit_softcapping").unwrap_or(50.0);
             let last = self.number("final_logit_softcapping").unwrap_or(30.0);
             set("attn_logit_softcapping", json!(attention));
             set("final_logit_softcapping", json!(last));
         }
-        if family == "gemma3_text" {
+        if model_type == "gemma3_text" {
             let local = self.number("rope.freq_base_swa").unwrap_or(DEFAULT_THETA);
             let last = self.number("final_logit_softcapping");
             set("rope_local_base_freq", json!(local));
             set("final_logit_softcapping", json!(last));
         }
-        if let Some(largest) = self.family.largest_blocks {
+        if let Some(largest) = family.largest_blocks {
             let number = |field: &str| config[field].as_u64().unwrap_or(1);
             let (blocks, head_dim) = (number("num_hidden_layers"), number("head_dim"));
             let width = number("hidden_size") / number("num_attention_heads").max(1);
             let scalar = if blocks == largest { width } else { head_dim };
             config.insert("query_pre_attn_scalar".to_owned(), json!(scalar));
-            self.windows(config, blocks)?;
+            self.windows(family, config, blocks)?;
         }
         Ok(())
     }
 
     /// Which layers of the Gemma family see a window only.
-    fn windows(&mut self, config: &mut Map<String, Json>, blocks: u64) -> Result<()> {
+    fn windows(
+        &mut self,
+        family: &Family,
+        config: &mut Map<String, Json>,
+        blocks: u64,
+    ) -> Result<()> {
         let window = self.whole_or("attention.sliding_window", 4096)?;
         config.insert("sliding_window".to_owned(), json!(window));
-        let usual = if self.family.model_type == "gemma2" {
-            2
-        } else {
-            6
-        };
+        let usual = if family.model_type == "gemma2" { 2 } else { 6 };
         let pattern = self.get("attention.sliding_window_pattern").cloned();
         let slides: Vec<bool> = match pattern {
             Some(Value::Bools(slides)) => slides,
@@ -358,16 +296,6 @@ impl Keys<'_> {
         let types: Vec<&str> = slides.iter().map(name).collect();
         config.insert("layer_types".to_owned(), json!(types));
         Ok(())
-    }
-
-    /// The tokens that begin and end a text.
-    fn tokens(&mut self, config: &mut Map<String, Json>) {
-        for (field, key) in [("bos_token_id", "bos"), ("eos_token_id", "eos")] {
-            let token = self.file.get(&format!("tokenizer.ggml.{key}_token_id"));
-            if let Some(token) = token.and_then(Value::as_u64) {
-                config.insert(field.to_owned(), json!(token));
-            }
-        }
     }
 }
 
@@ -393,13 +321,4 @@ fn llama3(factors: &[f64], theta: f64, turned: usize) -> Json {
         });
     }
     json!({"type": "longrope", "long_factor": factors, "short_factor": factors, "attention_factor": 1.0})
-}
-
-/// The number of the fewest digits that is this one in f32: what a person wrote before it was kept in 32 bits.
-fn shortened(number: f64) -> f64 {
-    let narrow = number as f32;
-    match f64::from(narrow) == number {
-        true => narrow.to_string().parse().unwrap_or(number),
-        false => number,
-    }
 }

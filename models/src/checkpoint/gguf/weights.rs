@@ -119,11 +119,8 @@ impl GgufWeights {
         stored: &Stored,
         bytes: &'a [u8],
     ) -> Result<Cow<'a, [u8]>> {
-        if !stored.of.has_finite_scales(bytes) {
-            let name = self.family.name(request.name).unwrap_or_default();
-            let problem = format!("`{name}` is NaN or infinite, so the model can’t be used");
-            return Err(Error::format(&self.file.path, problem));
-        }
+        let name = self.family.name(request.name).unwrap_or_default();
+        self.file.check_finite(&name, stored.of, bytes)?;
         if self.family.difference(request.name) != Difference::HalvesOfHeads {
             return Ok(Cow::Borrowed(bytes));
         }

@@ -27,13 +27,21 @@ const BYTE: i64 = 6;
 
 /// How text is cut before merges, by what a file calls it: the pattern, whether letters are composed before, whether a word that is a
 /// token is taken whole, and whether a text gets its first token where the file doesn't say so.
-const CUTS: [(&str, Cut); 5] = [
+const CUTS: [(&str, Cut); 8] = [
     (
         "gpt-2",
         Cut::Usual {
             digits_alone: false,
         },
     ),
+    (
+        "phi-2",
+        Cut::Usual {
+            digits_alone: false,
+        },
+    ),
+    ("glm4", GLM4),
+    ("chatglm-bpe", GLM4),
     ("smollm", Cut::Usual { digits_alone: true }),
     (
         "llama-bpe",
@@ -68,6 +76,14 @@ const CUTS: [(&str, Cut); 5] = [
 const UP_TO_THREE_DIGITS: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 /// The same with digits one by one: that of Qwen 2.
 const SINGLE_DIGITS: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+
+/// How GLM-4 cuts, under both of its names.
+const GLM4: Cut = Cut::By {
+    pattern: UP_TO_THREE_DIGITS,
+    composes: false,
+    takes_words: false,
+    begins: false,
+};
 
 #[derive(Clone, Copy)]
 enum Cut {
