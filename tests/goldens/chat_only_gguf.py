@@ -2,7 +2,8 @@
 
     python chat_only_gguf.py [--check]
 
-`chat_only/gguf/NAME/f32.gguf` and `q8_0.gguf` hold the same numbers: those that matrices stand for once they were put into Q8_0. Of these
+`chat_only/gguf/NAME/f32.gguf` and `q8_0.gguf` hold the same numbers: those that matrices stand for once they were put into Q8_0. In the
+second, Phi 2 has q, k and v apart, with v in f16. Of these
 `expected.json` has what transformers computes, as `chat_only.py` writes it. With `--check`, llama.cpp reads the files too. Needs
 transformers 5, torch 2.15 and gguf; llama-cpp-python to check.
 """
@@ -40,6 +41,7 @@ BLOCK = {
         "input_layernorm": "attn_norm", "self_attn.dense": "attn_output", "mlp.fc1": "ffn_up", "mlp.fc2": "ffn_down",
     },
 }
+APART = {"self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v"}
 Q8_0 = GGMLQuantizationType.Q8_0
 
 
@@ -64,8 +66,8 @@ def keys(writer, config):
     writer.add_vocab_size(config.vocab_size)
 
 
-def tensors(architecture, model):
-    """The tensors by their names in GGUF. Phi 2 has q, k and v in one there."""
+def tensors(architecture, model, apart):
+    """The tensors by their names in GGUF. Old files of Phi 2 have q, k and v in one there."""
     state = model.state_dict()
     for name, tensor in state.items():
         part, kind = name.rsplit(".", 1)
@@ -73,7 +75,9 @@ def tensors(architecture, model):
             yield f"{WHOLE[part]}.{kind}", tensor.numpy()
             continue
         _, _, block, part = part.split(".", 3)
-        if architecture == "phi2" and part == "self_attn.q_proj":
+        if apart and part in APART:
+            yield f"blk.{block}.{APART[part]}.{kind}", tensor.numpy()
+        elif architecture == "phi2" and part == "self_attn.q_proj":
             joined = [state[name.replace("q_proj", which)] for which in ("q_proj", "k_proj", "v_proj")]
             yield f"blk.{block}.attn_qkv.{kind}", torch.cat(joined).numpy()
         elif part in BLOCK[architecture]:
@@ -84,8 +88,10 @@ def write(file, architecture, model, in_blocks):
     writer = GGUFWriter(file, architecture)
     writer.add_type("model")
     keys(writer, model.config)
-    for name, tensor in tensors(architecture, model):
-        if in_blocks and tensor.ndim == 2:
+    for name, tensor in tensors(architecture, model, apart=in_blocks):
+        if in_blocks and architecture == "phi2" and name.endswith("attn_v.weight"):
+            writer.add_tensor(name, tensor.astype(np.float16))
+        elif in_blocks and tensor.ndim == 2:
             writer.add_tensor(name, quantize(tensor, Q8_0), raw_dtype=Q8_0)
         else:
             writer.add_tensor(name, tensor)

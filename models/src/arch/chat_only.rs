@@ -26,7 +26,13 @@ use crate::{Error, Result, caught, embedded::table, parameters::Parameters};
 #[cfg(feature = "chat-only")]
 pub use candle_models::candle_nn;
 #[cfg(feature = "chat-only")]
-use {candle_core::quantized::gguf_file::TensorInfo, std::collections::HashMap};
+use {
+    candle_core::quantized::gguf_file::TensorInfo,
+    std::{
+        collections::HashMap,
+        io::{Read, Seek},
+    },
+};
 
 /// The most tokens of a text. The library makes a table of all positions at once.
 const MOST_TOKENS: usize = 1 << 17;
@@ -116,7 +122,7 @@ pub fn only_for_chat(model_type: &str) -> String {
 
 /// What is said of such a model where it stands among others.
 pub fn note() -> String {
-    format!("Chat only, computed in f32: {}.", trained())
+    format!("Chat only: {}.", trained())
 }
 
 /// Which families are not.
@@ -353,13 +359,12 @@ impl ChatOnly {
         })
     }
 
-    /// Builds the model that a GGUF file describes, with its matrices in their blocks. `tensors` say where in the bytes of the `file`
-    /// they begin.
+    /// Builds the model that a GGUF file describes, with its matrices in their blocks. `tensors` say where they begin in the `file`.
     #[cfg(feature = "chat-only")]
     pub fn of_gguf(
         config: ChatOnlyConfig,
         tensors: HashMap<String, TensorInfo>,
-        file: &[u8],
+        file: &mut (impl Read + Seek),
         device: Device,
     ) -> Result<Self> {
         Self::opened(config, device.clone(), |model_type, json| {
@@ -407,6 +412,12 @@ impl ChatOnly {
 
     /// Scores [v] for the token after these, which continue what the cache has seen.
     pub fn next_logits(&self, tokens: &[u32], cache: &mut KvCache) -> Result<Tensor> {
+        // A GPU that looks up what is beyond its table computes nothing any more.
+        let vocabulary = self.config.vocab_size;
+        if let Some(token) = tokens.iter().find(|it| **it as usize >= vocabulary) {
+            let problem = format!("token {token} in a vocabulary of {vocabulary}");
+            return Err(Error::Data(problem));
+        }
         let held = cache.read().to_vec();
         let kept = cache.reading.take().filter(|it| it.seen == held.len());
         // What was forgotten since can't be taken out again: all before it is read anew.

@@ -1,14 +1,12 @@
 //! Models that are for chat only: their library takes weights from the files that all others are read from, with the same checks.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use candle_core::{DType, Device, Shape, Tensor, quantized::gguf_file::TensorInfo};
+use candle_core::{DType, Device, Shape, Tensor};
 
 use super::{
     folder::ModelFolder,
+    gguf::Joined,
     load::{HEAD, StoredWeights, chat_only_config},
 };
 use crate::{
@@ -20,7 +18,6 @@ use crate::{
             candle_nn::{Init, VarBuilder, var_builder::SimpleBackend},
         },
     },
-    gguf::{Gguf, Stored},
 };
 
 /// Files with weights, as the library takes them.
@@ -37,7 +34,9 @@ struct Taken {
 pub(super) fn load(folder: &ModelFolder, device: &Device) -> Result<ChatOnly> {
     let config = chat_only_config(folder)?;
     if let Some(file) = &folder.gguf {
-        return ChatOnly::of_gguf(config, tensors(file)?, file.whole_file(), device.clone());
+        let mut file = Joined::of(file)?;
+        let tensors = file.take_tensors();
+        return ChatOnly::of_gguf(config, tensors, &mut file, device.clone());
     }
     let (tied, dtype) = (config.ties_head(), ChatOnly::DTYPE);
     let weights = StoredWeights::of(folder, dtype, device)?;
@@ -56,20 +55,6 @@ pub(super) fn load(folder: &ModelFolder, device: &Device) -> Result<ChatOnly> {
         .weights
         .check_all_taken(|name| (tied && name == HEAD) || name.ends_with("rotary_emb.inv_freq"))?;
     Ok(opened)
-}
-
-/// Where the tensors of a file lie, all of whose numbers are finite.
-fn tensors(file: &Gguf) -> Result<HashMap<String, TensorInfo>> {
-    let placed = |(name, stored): (&String, &Stored)| {
-        file.check_finite(name, stored.of, file.bytes(stored))?;
-        let info = TensorInfo {
-            ggml_dtype: stored.of.of_candle(),
-            shape: stored.shape.as_slice().into(),
-            offset: stored.start() as u64,
-        };
-        Ok((name.clone(), info))
-    };
-    file.tensors.iter().map(placed).collect()
 }
 
 impl Source {

@@ -7,6 +7,8 @@ use crate::gguf::Gguf;
 
 mod chat_only;
 pub mod config;
+#[cfg(feature = "chat-only")]
+mod joined;
 mod keys;
 mod mix;
 mod names;
@@ -14,6 +16,8 @@ mod reading;
 mod weights;
 mod write;
 
+#[cfg(feature = "chat-only")]
+pub(super) use joined::Joined;
 pub use mix::{AboutMix, MIXES, Mix};
 pub use names::{Family, order_heads};
 pub use weights::GgufWeights;

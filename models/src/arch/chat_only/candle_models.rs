@@ -1,6 +1,9 @@
 //! The models of candle-transformers, each as a [`Reader`].
 
-use std::{collections::HashMap, io::Cursor};
+use std::{
+    collections::HashMap,
+    io::{Read, Seek},
+};
 
 use candle_core::{
     DType, Device, Result, Tensor,
@@ -111,7 +114,7 @@ pub(super) fn open_gguf(
     model_type: &str,
     config: &Json,
     tensors: HashMap<String, TensorInfo>,
-    file: &[u8],
+    file: &mut (impl Read + Seek),
     device: &Device,
 ) -> crate::Result<Box<dyn Reader>> {
     let said = KEYS.iter().filter_map(|(key, field)| {
@@ -128,14 +131,13 @@ pub(super) fn open_gguf(
         tensor_infos: tensors,
         tensor_data_offset: 0,
     };
-    let mut file = Cursor::new(file);
     match model_type {
         "glm4" => Ok(Box::new(Of {
-            model: quantized_glm4::ModelWeights::from_gguf(content, &mut file, device, DType::F32)?,
+            model: quantized_glm4::ModelWeights::from_gguf(content, file, device, DType::F32)?,
             forward: quantized_glm4::ModelWeights::forward,
         })),
         "phi2" => Ok(Box::new(Of {
-            model: quantized_phi::ModelWeights::from_gguf(content, &mut file, device)?,
+            model: quantized_phi::ModelWeights::from_gguf(content, file, device)?,
             forward: quantized_phi::ModelWeights::forward,
         })),
         _ => Err(Error::setting(

@@ -13,6 +13,9 @@ const PHI2_TOKENS: u64 = 4096;
 /// By which power the library turns the positions of Phi 2.
 const PHI2_THETA: f64 = 10_000.0;
 
+/// The most blocks, each of which has a dozen tensors to compare.
+const MOST_BLOCKS: u64 = 1024;
+
 /// The `config.json` of a file, if its architecture is for chat only.
 ///
 /// Errors: as those of [`super::config::config`], and [`crate::Error::Format`] with the tensor that is missing, of another shape than
@@ -104,12 +107,9 @@ fn phi2(mut keys: Keys) -> Result<Json> {
         ));
     }
     sizes.context = sizes.context.min(PHI2_TOKENS);
-    let joined = width.saturating_mul(3);
-    let block = [
+    let mut block = vec![
         ("attn_norm.weight", vec![width]),
         ("attn_norm.bias", vec![width]),
-        ("attn_qkv.weight", vec![joined, width]),
-        ("attn_qkv.bias", vec![joined]),
         ("attn_output.weight", vec![width, width]),
         ("attn_output.bias", vec![width]),
         ("ffn_up.weight", vec![inner, width]),
@@ -117,6 +117,22 @@ fn phi2(mut keys: Keys) -> Result<Json> {
         ("ffn_down.weight", vec![width, inner]),
         ("ffn_down.bias", vec![width]),
     ];
+    let joined = width.saturating_mul(3);
+    match keys.has("blk.0.attn_qkv.weight") {
+        true => block.extend([
+            ("attn_qkv.weight", vec![joined, width]),
+            ("attn_qkv.bias", vec![joined]),
+        ]),
+        // Files since 2024 have each of the three: see `Joined`.
+        false => block.extend([
+            ("attn_q.weight", vec![width, width]),
+            ("attn_q.bias", vec![width]),
+            ("attn_k.weight", vec![width, width]),
+            ("attn_k.bias", vec![width]),
+            ("attn_v.weight", vec![width, width]),
+            ("attn_v.bias", vec![width]),
+        ]),
+    }
     let ends = vec![
         ("token_embd.weight", vec![sizes.vocabulary, width]),
         ("output_norm.weight", vec![width]),
@@ -125,9 +141,15 @@ fn phi2(mut keys: Keys) -> Result<Json> {
         ("output.bias", vec![sizes.vocabulary]),
     ];
     check(&keys, sizes.blocks, &block, ends)?;
+    let epsilon = keys.number("attention.layer_norm_epsilon");
+    if epsilon.is_none_or(|it| !(0.0..1.0).contains(&it)) {
+        return keys.refuse(format!(
+            "the epsilon of its norms is {epsilon:?}, and it has to be from 0 to 1"
+        ));
+    }
     let own = json!({
         "model_type": "phi2",
-        "layer_norm_eps": keys.number("attention.layer_norm_epsilon"),
+        "layer_norm_eps": epsilon,
         "rotary_dim": turned,
         "tie_word_embeddings": false,
     });
@@ -150,6 +172,11 @@ struct Sizes {
 impl Sizes {
     fn read(keys: &mut Keys) -> Result<Self> {
         let blocks = keys.blocks()?;
+        if blocks > MOST_BLOCKS {
+            return keys.refuse(format!(
+                "it has {blocks} blocks, and {MOST_BLOCKS} are the most"
+            ));
+        }
         let (width, heads) = (
             keys.whole("embedding_length")?,
             keys.whole("attention.head_count")?,

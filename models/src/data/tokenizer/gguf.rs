@@ -40,8 +40,24 @@ const CUTS: [(&str, Cut); 8] = [
             digits_alone: false,
         },
     ),
-    ("glm4", GLM4),
-    ("chatglm-bpe", GLM4),
+    (
+        "glm4",
+        Cut::By {
+            pattern: UP_TO_THREE_DIGITS,
+            composes: false,
+            takes_words: true,
+            begins: false,
+        },
+    ),
+    (
+        "chatglm-bpe",
+        Cut::By {
+            pattern: UP_TO_THREE_DIGITS,
+            composes: false,
+            takes_words: false,
+            begins: false,
+        },
+    ),
     ("smollm", Cut::Usual { digits_alone: true }),
     (
         "llama-bpe",
@@ -76,14 +92,6 @@ const CUTS: [(&str, Cut); 8] = [
 const UP_TO_THREE_DIGITS: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 /// The same with digits one by one: that of Qwen 2.
 const SINGLE_DIGITS: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
-
-/// How GLM-4 cuts, under both of its names.
-const GLM4: Cut = Cut::By {
-    pattern: UP_TO_THREE_DIGITS,
-    composes: false,
-    takes_words: false,
-    begins: false,
-};
 
 #[derive(Clone, Copy)]
 enum Cut {
@@ -285,7 +293,12 @@ impl<'a> Vocabulary<'a> {
 
     /// Byte-level BPE.
     fn by_merges(&self) -> Result<Json> {
-        let name = self.file.text("tokenizer.ggml.pre")?;
+        // Files of Phi 2 are older than the key.
+        let older = self.file.text("general.architecture").ok() == Some("phi2");
+        let name = match self.file.get("tokenizer.ggml.pre") {
+            None if older => "phi-2",
+            _ => self.file.text("tokenizer.ggml.pre")?,
+        };
         let cut = CUTS.iter().find(|(known, _)| *known == name);
         let &(_, cut) = cut.ok_or_else(|| {
             let known: Vec<&str> = CUTS.iter().map(|it| it.0).collect();
