@@ -227,6 +227,43 @@ impl Value {
         Self::with_way_back(output, inputs, backward)
     }
 
+    /// Results of one operation on `inputs`, all of which have to be used. Its `backward` gets the gradients of all: it is that of the
+    /// first, which comes last on the way back.
+    pub(crate) fn record_together(
+        outputs: Vec<Tensor>,
+        inputs: &[&Self],
+        backward: impl FnOnce(Vec<Tensor>) -> Result<Vec<Option<Tensor>>> + 'static,
+    ) -> Vec<Self> {
+        let returned: Rc<RefCell<Vec<Tensor>>> = Rc::default();
+        let (count, mut backward) = (outputs.len(), Some(backward));
+        // One that wants a gradient makes the other results want theirs, and gets nothing of them.
+        let any = inputs.iter().find(|it| it.wants_gradient()).copied();
+        let any: Vec<&Self> = any.into_iter().collect();
+        let record = |output: Tensor| {
+            let returned = returned.clone();
+            let Some(backward) = backward.take() else {
+                let keep = move |gradient| {
+                    returned.borrow_mut().insert(0, gradient);
+                    Ok(vec![None])
+                };
+                return Self::record(output, &any, keep);
+            };
+            let all = move |gradient| {
+                let mut gradients = returned.take();
+                gradients.insert(0, gradient);
+                if gradients.len() != count {
+                    let used = gradients.len();
+                    let problem =
+                        format!("{used} of {count} results that belong together were used");
+                    return Err(Error::Data(problem));
+                }
+                backward(gradients)
+            };
+            Self::record(output, inputs, all)
+        };
+        outputs.into_iter().map(record).collect()
+    }
+
     fn with_way_back(output: Tensor, inputs: &[&Value], backward: Backward) -> Self {
         let made = profile::made(&output, inputs.iter().map(|input| &input.tensor));
         match inputs.iter().find_map(|input| input.slot.as_ref()) {

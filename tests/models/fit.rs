@@ -26,7 +26,7 @@ fn the_rows_that_nobody_asked_for_are_the_most_that_fit_and_an_update_stays_what
         (20 * GB, 8, 4),
         (12 * GB, 4, 8),
         (7 * GB, 2, 16),
-        (5_200_000_000, 1, 32),
+        (5_400_000_000, 1, 32),
     ];
     for (free, rows, accumulate) in cases {
         let resolved = plan(json!({}), small_on(DeviceKind::Cuda, Some(free)));

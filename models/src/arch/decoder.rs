@@ -42,7 +42,7 @@ use crate::{
         kept::CacheType,
         kernels::{self, Kernel, cpu::linear::FEW_ROWS},
         rope::Rope,
-        weight::{Matrix, Quantized},
+        weight::{Matrix, Numbers, Quantized},
     },
     parameters::{Parameter, Parameters},
     tape::{Tape, Value},
@@ -277,11 +277,20 @@ impl Decoder {
             x = match tape {
                 Some(tape) if gradient_checkpointing => {
                     let (block, shared) = (block.clone(), shared.clone());
+                    // On the way back the layer is computed again first, and its weights are used on.
                     tape.checkpoint(&x, move |tape, x| {
-                        block.forward(Some(tape), x, &shared, &mut [])
+                        let stacked = block.stacked(x);
+                        block.forward(Some(tape), x, &shared, &mut [], stacked.as_ref())
                     })?
                 }
-                _ => block.forward(tape, &x, shared, &mut layers)?,
+                _ => {
+                    let stacked = block.stacked(&x);
+                    let y = block.forward(tape, &x, shared, &mut layers, stacked.as_ref())?;
+                    if let Some(stacked) = stacked {
+                        stacked.forget();
+                    }
+                    y
+                }
             };
             x = steered(Site::Block(index), x)?;
             reached(Site::Block(index), &x);
@@ -314,7 +323,10 @@ impl Decoder {
     pub fn logits(&self, hidden: &Tensor) -> Result<Tensor> {
         let head = match &self.head_blocks {
             Some(blocks) if hidden.dim(0)? <= FEW_ROWS => Matrix::Quantized(blocks.clone()),
-            _ => Matrix::Dense(self.head.as_ref().unwrap_or(&self.embedding).tensor()),
+            _ => {
+                let head = self.head.as_ref().unwrap_or(&self.embedding);
+                Matrix::Dense(Numbers::Kept(head.tensor()))
+            }
         };
         let logits = head.project(Kernel::Linear, hidden, &[], None)?;
         let logits = logits.to_dtype(DType::F32)?;

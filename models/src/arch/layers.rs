@@ -11,7 +11,7 @@ use crate::{
         dropout::Dropout,
         elementwise::narrow,
         lora::{AdaptedLinear, Adapter},
-        weight::{Quantized, Weight},
+        weight::{Converted, Quantized, Stacked, Weight},
         widen,
     },
     parameters::{Parameter, Parameters},
@@ -212,7 +212,12 @@ pub(super) struct LinearParts {
 
 impl Linear {
     /// x [.., i] -> [.., o].
-    pub(super) fn forward(&self, tape: Option<&Tape>, x: &Value) -> Result<Value> {
+    pub(super) fn forward(
+        &self,
+        tape: Option<&Tape>,
+        x: &Value,
+        stacked: Option<&Stacked>,
+    ) -> Result<Value> {
         if let Some(adapted) = self.adapted(tape, &self.name) {
             let mut outputs = ops::lora::linears_with_adapters(x, &[adapted])?;
             return outputs
@@ -220,14 +225,14 @@ impl Linear {
                 .ok_or_else(|| Error::Data("no output".to_owned()));
         }
         let bias = self.bias.as_ref().map(|bias| bias.on(tape));
-        ops::linear::linear(x, self.weight_on(tape), bias.as_ref())
+        ops::linear::linear(x, self.weight_on(tape, stacked), bias.as_ref())
     }
 
     /// As it is with its adapter, if it has one. `place` is where its input is dropped.
     fn adapted(&self, tape: Option<&Tape>, place: &str) -> Option<AdaptedLinear> {
         let adapter = self.adapter.as_ref()?;
         Some(AdaptedLinear {
-            weight: self.weight_on(tape),
+            weight: self.weight_on(tape, None),
             bias: self.bias.as_ref().map(|bias| bias.on(tape)),
             adapter: Adapter {
                 a: adapter.a.on(tape),
@@ -257,11 +262,27 @@ impl Linear {
         })
     }
 
-    fn weight_on(&self, tape: Option<&Tape>) -> Weight {
+    fn weight_on(&self, tape: Option<&Tape>, stacked: Option<&Stacked>) -> Weight {
+        let weight = match &self.weight {
+            LinearWeight::Dense(weight) => weight.on(tape),
+            LinearWeight::Quantized(weight) => return Weight::Quantized(weight.clone()),
+        };
+        let converted = stacked.and_then(|it| it.find(std::slice::from_ref(&weight)));
+        converted.map_or(Weight::Dense(weight), Weight::Converted)
+    }
+
+    /// The weight, if it is used as it is: dense, and without an adapter.
+    pub(super) fn plain(&self) -> Option<&Parameter> {
         match &self.weight {
-            LinearWeight::Dense(weight) => Weight::Dense(weight.on(tape)),
-            LinearWeight::Quantized(weight) => Weight::Quantized(weight.clone()),
+            LinearWeight::Dense(weight) if self.adapter.is_none() => Some(weight),
+            _ => None,
         }
+    }
+
+    /// The weight as it was converted, if nothing is added to what comes out.
+    pub(super) fn converted(&self, tape: Option<&Tape>, stacked: &Stacked) -> Option<Converted> {
+        let weight = self.plain().filter(|_| self.bias.is_none())?.on(tape);
+        stacked.find(&[weight])
     }
 
     /// The name in the checkpoint: `model.layers.3.self_attn.q_proj`.
@@ -279,7 +300,6 @@ impl Linear {
 }
 
 impl Projections {
-    #[cfg(feature = "cuda")]
     pub(super) fn iter(&self) -> std::slice::Iter<'_, Linear> {
         self.0.iter()
     }
@@ -288,12 +308,26 @@ impl Projections {
         self.0.iter_mut()
     }
 
+    /// The weights of all below each other, and their biases, of which there are none or all.
+    pub(super) fn converted(
+        &self,
+        tape: Option<&Tape>,
+        stacked: &Stacked,
+    ) -> Option<(Converted, Vec<Value>)> {
+        let weights = self.0.iter().map(|it| it.plain().map(|it| it.on(tape)));
+        let biases = self.0.iter().filter_map(|it| it.bias.as_ref());
+        let biases: Vec<Value> = biases.map(|it| it.on(tape)).collect();
+        let weights = stacked.find(&weights.collect::<Option<Vec<_>>>()?)?;
+        (biases.is_empty() || biases.len() == self.0.len()).then_some((weights, biases))
+    }
+
     /// x [.., d] -> one [.., width] for each of `widths`.
     pub(super) fn forward<const N: usize>(
         &self,
         tape: Option<&Tape>,
         x: &Value,
         widths: [usize; N],
+        stacked: Option<&Stacked>,
     ) -> Result<[Value; N]> {
         // What is dropped of an input is the same for all that read it, so that they can be computed together.
         let place = self.0.first().map_or("", Linear::name);
@@ -302,13 +336,15 @@ impl Projections {
         let mut parts = match adapted {
             Some(adapted) => ops::lora::linears_with_adapters(x, &adapted)?,
             None if self.0.iter().all(|it| it.adapter.is_none()) => {
-                let plain =
-                    |it: &Linear| (it.weight_on(tape), it.bias.as_ref().map(|it| it.on(tape)));
+                let plain = |it: &Linear| {
+                    let bias = it.bias.as_ref().map(|it| it.on(tape));
+                    (it.weight_on(tape, stacked), bias)
+                };
                 let plain: Vec<_> = self.0.iter().map(plain).collect();
                 ops::linear::linears(x, &plain)?
             }
             None => {
-                let outputs = self.0.iter().map(|linear| linear.forward(tape, x));
+                let outputs = self.0.iter().map(|linear| linear.forward(tape, x, stacked));
                 outputs.collect::<Result<Vec<_>>>()?
             }
         };

@@ -15,9 +15,9 @@ use crate::{
         elementwise::add,
         feed_forward::{Along, feed_forward},
         gated::Activation,
-        linear::linear,
+        linear::{linear, linear_to_heads},
         lora::{AdaptedLinear, Adapter, linears_with_adapters},
-        weight::{Converted, Quantized, nf4::MakeNf4},
+        weight::{Converted, Quantized, Stacked, nf4::MakeNf4},
     },
     tape::Value,
 };
@@ -63,7 +63,24 @@ pub(super) fn linear_layers(class: DeviceClass, dtype: Dtype) -> Result<Operatio
     // Blocks that go across rows.
     trials.push(in_four_bits(x(&[70, 130])?, 330)?);
     trials.push(layer(x(&[2, 256, 512])?, 768)?);
+    trials.push(stacked(x(&[2, 33, 64])?)?);
     Operation::of(DEEPEST, trials)
+}
+
+/// Heads of layers whose weights are converted together.
+fn stacked(x: Input) -> Result<StepTrial> {
+    let weight = |name| Input::master(name, &[48, x.width()]);
+    let inputs = vec![weight("q")?, weight("k")?, weight("v")?];
+    let inputs = [vec![x], inputs].concat();
+    Ok(trial(inputs, |_, v| {
+        let weights = v[1..].iter().map(|it| it.tensor().clone()).collect();
+        let stacked = Stacked::new(weights, v[0].tensor().dtype());
+        let weights = stacked.find(&v[1..]);
+        let weights = weights.ok_or_else(|| Error::Data("no stacked weights".to_owned()))?;
+        let [q, k, v] = linear_to_heads(&v[0], &weights, &[], [3, 3, 3], 16)?;
+        stacked.forget();
+        add(&add(&q, &k)?, &v)
+    }))
 }
 
 /// A frozen weight in quantized blocks.

@@ -12,6 +12,7 @@ use crate::{
     Error, Result,
     ops::{
         as_rows,
+        elementwise::scaled_by,
         kernels::{self, Kernel},
         linear::{Term, add_weight_gradient, project, project_back},
         rows_like, widen,
@@ -29,9 +30,14 @@ const KERNEL: Kernel = Kernel::HeadCrossEntropy;
 /// the data.
 const ROWS_MULTIPLE: usize = 512;
 
-/// Logits in one chunk: 32 MiB in f32 on the CPU, where caches are small, 128 MiB elsewhere.
-fn chunk_elements(device: &Device) -> usize {
-    if device.is_cpu() { 1 << 23 } else { 1 << 25 }
+/// Logits in one chunk: 32 MiB in f32 on the CPU, where caches are small, 128 MiB elsewhere, and 256 on CUDA where the head learns: each
+/// chunk adds to the whole gradient.
+fn chunk_elements(device: &Device, head_learns: bool) -> usize {
+    match device {
+        Device::Cpu => 1 << 23,
+        Device::Cuda(_) if head_learns => 1 << 26,
+        _ => 1 << 25,
+    }
 }
 
 /// The loss of predicting `targets` [n] from hidden states h [.., d] with n rows through the head W [v, d].
@@ -75,11 +81,8 @@ pub fn loss_of_targets(
         } = targets;
         profile::computed(|| {
             // Logits, and gradients of what is learned.
-            let products = [hidden, head]
-                .iter()
-                .filter(|it| it.wants_gradient())
-                .count()
-                + 1;
+            let learn = [hidden, head].map(|it| usize::from(it.wants_gradient()));
+            let products = 1 + learn.iter().sum::<usize>();
             let sizes = head.tensor().elem_count() * learned.len();
             [2.0 * (products * sizes) as f64, 0.0]
         });
@@ -242,13 +245,12 @@ fn in_chunks(
         return Ok(Value::constant(loss));
     }
     let (scale, wanted) = wanted(hidden, head);
-    let chunk_rows = (chunk_elements(&device) / head.tensor().dim(0)?).clamp(16, 4096);
+    let chunk_rows = (chunk_elements(&device, wanted.head) / head.tensor().dim(0)?).clamp(16, 4096);
 
     // Converted once: a device would do it for every chunk, forward and back.
-    let numbers = match device.is_cuda() {
-        true => head.tensor().to_dtype(all_rows.dtype())?,
-        false => head.tensor().clone(),
-    };
+    let narrow = device.is_cuda().then_some(all_rows.dtype());
+    let numbers = head.tensor();
+    let numbers = numbers.to_dtype(narrow.unwrap_or(numbers.dtype()))?;
     let mut hidden_gradients = Vec::new();
     let mut head_gradient: Option<Tensor> = None;
     let mut start = 0;
@@ -277,12 +279,10 @@ fn in_chunks(
         &[hidden, head],
         move |gradient: Tensor| {
             let rest = gradient.affine(1.0 / scale, 0.0)?;
-            let scaled =
-                |x: Tensor| -> Result<Tensor> { Ok(x.broadcast_mul(&rest.to_dtype(x.dtype())?)?) };
             let dh = match hidden_gradients.is_empty() {
                 true => None,
                 false => {
-                    let taken = scaled(Tensor::cat(&hidden_gradients, 0)?)?;
+                    let taken = scaled_by(Tensor::cat(&hidden_gradients, 0)?, &rest)?;
                     let all = match &rows {
                         Some(rows) => put_back(&taken, rows, shape.dims2()?)?,
                         None => taken,
@@ -290,7 +290,8 @@ fn in_chunks(
                     Some(rows_like(&all, &like)?)
                 }
             };
-            Ok(vec![dh, head_gradient.map(scaled).transpose()?])
+            let dw = head_gradient.map(|it| scaled_by(it, &rest)).transpose()?;
+            Ok(vec![dh, dw])
         },
     ))
 }

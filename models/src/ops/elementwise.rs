@@ -149,6 +149,16 @@ fn times(factor: f64, x: &Tensor) -> Result<Tensor> {
     Ok(x.affine(factor, 0.0)?)
 }
 
+/// x times a number that lies beside it. x may be changed: nobody else holds it.
+pub(crate) fn scaled_by(x: Tensor, factor: &Tensor) -> Result<Tensor> {
+    #[cfg(feature = "cuda")]
+    if kernels::cuda::serves(Kernel::Add, &[&x]) && x.is_contiguous() {
+        kernels::cuda::elementwise::scale(&x, &factor.to_dtype(DType::F32)?)?;
+        return Ok(x);
+    }
+    Ok(x.broadcast_mul(&factor.to_dtype(x.dtype())?)?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

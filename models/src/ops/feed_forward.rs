@@ -17,7 +17,7 @@ use crate::{
         gated::{self, Activation},
         kernels::{self, Kernel},
         linear::{Term, project, project_back, weight_gradient},
-        weight::Converted,
+        weight::{Converted, Learned},
     },
     profile,
     tape::Value,
@@ -42,38 +42,33 @@ pub fn feed_forward(
 ) -> Result<Value> {
     let _profiled = profile::operation("feed-forward");
     let matrix = along.matrix(x.tensor())?;
-    let both = along.multiply(up.numbers(), &matrix)?;
-    let y = along.multiply(down.numbers(), &gated::halves(&both, activation, along)?)?;
+    let both = along.multiply(&up.numbers().get()?, &matrix)?;
+    let h = gated::halves(&both, activation, along)?;
+    let y = along.multiply(&down.numbers().get()?, &h)?;
+    drop(h);
     let y = along.like(&y, x.tensor())?;
 
     let like = x.tensor().clone();
     let wants_x = x.wants_gradient();
-    let [learned_up, learned_down] = [up, down].map(|weight| {
-        let value = weight.value();
-        value.wants_gradient().then(|| value.tensor().dtype())
-    });
+    let [learned_up, learned_down] = [up, down].map(|it| Learned::of(it.values()));
     let [up_numbers, down_numbers] = [up, down].map(|weight| weight.numbers().clone());
     let backward = move |gradient: Tensor| {
         let gradient = along.matrix(&gradient)?;
-        let dh = along.multiply_back(&down_numbers, &gradient)?;
+        let dh = along.multiply_back(&down_numbers.get()?, &gradient)?;
         let (h, d_both) = gated::halves_back(&both, &dh, activation, along)?;
         drop(dh);
-        let d_down = match learned_down {
-            Some(dtype) => Some(along.weight_gradient(&gradient, &h)?.to_dtype(dtype)?),
-            None => None,
-        };
+        let d_down = learned_down.gradients(|| along.weight_gradient(&gradient, &h))?;
         drop((gradient, h));
-        let d_up = match learned_up {
-            Some(dtype) => Some(along.weight_gradient(&d_both, &matrix)?.to_dtype(dtype)?),
-            None => None,
-        };
+        let d_up = learned_up.gradients(|| along.weight_gradient(&d_both, &matrix))?;
         let dx = match wants_x {
-            true => Some(along.like(&along.multiply_back(&up_numbers, &d_both)?, &like)?),
+            true => Some(along.like(&along.multiply_back(&up_numbers.get()?, &d_both)?, &like)?),
             false => None,
         };
-        Ok(vec![dx, d_up, d_down])
+        Ok([vec![dx], d_up, d_down].concat())
     };
-    Ok(Value::record(y, &[x, up.value(), down.value()], backward))
+    let weights = up.values().iter().chain(down.values());
+    let inputs: Vec<&Value> = std::iter::once(x).chain(weights).collect();
+    Ok(Value::record(y, &inputs, backward))
 }
 
 impl Along {

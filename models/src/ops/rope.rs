@@ -117,6 +117,14 @@ pub struct Rotation {
     pub(crate) sin: Tensor,
 }
 
+impl Rotation {
+    /// Whether it turns all numbers of a head, by whole packs of what a GPU reads at once.
+    pub fn turns_packs(&self, head_dim: usize) -> bool {
+        let half = self.cos.dims().last().copied().unwrap_or_default();
+        2 * half == head_dim && half.is_multiple_of(8)
+    }
+}
+
 impl Rope {
     /// The angles for heads of which `width` numbers are rotated, with base `theta`. An odd width rotates one number more, by
     /// angles that are spaced as its own.
@@ -265,10 +273,28 @@ fn bounds([mut low, mut high]: [f64; 2], width: usize, truncate: bool) -> (f64, 
 pub fn rope(x: &Value, rotation: &Rotation) -> Result<Value> {
     let _profiled = profile::operation("rope");
     let y = rotate(x.tensor(), rotation, false)?;
+    Ok(turned(x, y, rotation))
+}
+
+/// The same of heads that nobody reads as they were, such as those of [`linear_to_heads`](super::linear::linear_to_heads): CUDA turns
+/// them where they lie.
+pub fn rope_in_place(x: &Value, rotation: &Rotation) -> Result<Value> {
+    #[cfg(feature = "cuda")]
+    if kernels::cuda::serves(Kernel::Rope, &[x.tensor()])
+        && kernels::cuda::rope::rotate_in_place(x.tensor(), rotation)?
+    {
+        let _profiled = profile::operation("rope");
+        return Ok(turned(x, x.tensor().clone(), rotation));
+    }
+    rope(x, rotation)
+}
+
+/// y, what x was turned to.
+fn turned(x: &Value, y: Tensor, rotation: &Rotation) -> Value {
     let rotation = rotation.clone();
-    Ok(Value::record(y, &[x], move |gradient: Tensor| {
+    Value::record(y, &[x], move |gradient: Tensor| {
         Ok(vec![Some(rotate(&gradient, &rotation, true)?)])
-    }))
+    })
 }
 
 fn rotate(x: &Tensor, rotation: &Rotation, back: bool) -> Result<Tensor> {

@@ -8,9 +8,13 @@ use crate::{
     ops::{
         attention::{Scoring, Spans, attention},
         elementwise::{add, reshape},
+        feed_forward::{Along, feed_forward},
         gated::{Activation, gated},
-        rope::{Rotation, rope},
+        linear::linear_to_heads,
+        rope::{Rotation, rope, rope_in_place},
+        weight::{Converted, Stacked},
     },
+    parameters::Parameter,
     tape::{Tape, Value},
 };
 
@@ -88,17 +92,26 @@ impl Block {
         x: &Value,
         shared: &Shared,
         caches: &mut [&mut LayerCache],
+        stacked: Option<&Stacked>,
     ) -> Result<Value> {
         let attended = self.input_norm.forward(tape, x)?;
         let attended = self
             .attention
-            .forward(tape, &attended, self.kind, shared, caches)?;
+            .forward(tape, &attended, self.kind, shared, caches, stacked)?;
         let attended = apply(&self.post_attention_norm, tape, attended)?;
         let x = add(x, &attended)?;
         let fed = self.feed_forward_norm.forward(tape, &x)?;
-        let fed = self.feed_forward.forward(tape, &fed)?;
+        let fed = self.feed_forward.forward(tape, &fed, stacked)?;
         let fed = apply(&self.post_feed_forward_norm, tape, fed)?;
         add(&x, &fed)
+    }
+
+    /// The matrices of the layer, where a GPU converts them for its products at once.
+    pub(super) fn stacked(&self, x: &Value) -> Option<Stacked> {
+        let attention = self.attention.input.iter().chain([&self.attention.output]);
+        let all = attention.chain(self.feed_forward.linears());
+        let weights = all.filter_map(Linear::plain).map(Parameter::tensor);
+        Stacked::of(weights.collect(), x.tensor())
     }
 }
 
@@ -135,18 +148,15 @@ impl Attention {
         kind: LayerKind,
         shared: &Shared,
         caches: &mut [&mut LayerCache],
+        stacked: Option<&Stacked>,
     ) -> Result<Value> {
-        let (width, key_width) = (self.heads * self.head_dim, self.key_heads * self.head_dim);
-        let [q, k, v] = self.input.forward(tape, x, [width, key_width, key_width])?;
-        let mut q = split_heads(&q, self.heads, self.head_dim)?;
-        let mut k = split_heads(&k, self.key_heads, self.head_dim)?;
-        let v = split_heads(&v, self.key_heads, self.head_dim)?;
-        if let Some((q_norm, k_norm)) = &self.qk_norms {
-            (q, k) = (q_norm.forward(tape, &q)?, k_norm.forward(tape, &k)?);
-        }
-        if let Some(rotation) = kind.rope.map(|index| &shared.rotations[index]) {
-            (q, k) = (rope(&q, rotation)?, rope(&k, rotation)?);
-        }
+        let rotation = kind.rope.map(|index| &shared.rotations[index]);
+        let in_place = stacked.filter(|_| self.reads_in_place(rotation));
+        let converted = in_place.and_then(|it| self.input.converted(tape, it));
+        let [q, k, v] = match converted {
+            Some((weights, biases)) => self.beside(x, &weights, &biases, rotation)?,
+            None => self.apart(tape, x, rotation, stacked)?,
+        };
         let spans = shared
             .spans
             .iter()
@@ -178,7 +188,57 @@ impl Attention {
                 return Err(Error::Data(problem));
             }
         };
-        self.output.forward(tape, &join_heads(&y)?)
+        self.output.forward(tape, &join_heads(&y)?, stacked)
+    }
+
+    /// Whether queries and keys are turned where they lie, or not at all. What is computed of them otherwise would be kept beside them.
+    fn reads_in_place(&self, rotation: Option<&Rotation>) -> bool {
+        let is_whole = |it: &Rotation| it.turns_packs(self.head_dim);
+        self.qk_norms.is_none() && rotation.is_none_or(is_whole)
+    }
+
+    /// Queries, keys and values of x beside each other, by one product: [b, t, d] -> [b, t, h, e] each.
+    fn beside(
+        &self,
+        x: &Value,
+        weights: &Converted,
+        biases: &[Value],
+        rotation: Option<&Rotation>,
+    ) -> Result<[Value; 3]> {
+        let heads = [self.heads, self.key_heads, self.key_heads];
+        let parts = linear_to_heads(x, weights, biases, heads, self.head_dim)?;
+        let Some(rotation) = rotation else {
+            return Ok(parts);
+        };
+        let [q, k, v] = parts;
+        Ok([
+            rope_in_place(&q, rotation)?,
+            rope_in_place(&k, rotation)?,
+            v,
+        ])
+    }
+
+    /// The same, each by its own product, with the norms of queries and keys.
+    fn apart(
+        &self,
+        tape: Option<&Tape>,
+        x: &Value,
+        rotation: Option<&Rotation>,
+        stacked: Option<&Stacked>,
+    ) -> Result<[Value; 3]> {
+        let (width, key_width) = (self.heads * self.head_dim, self.key_heads * self.head_dim);
+        let widths = [width, key_width, key_width];
+        let [q, k, v] = self.input.forward(tape, x, widths, stacked)?;
+        let mut q = split_heads(&q, self.heads, self.head_dim)?;
+        let mut k = split_heads(&k, self.key_heads, self.head_dim)?;
+        let v = split_heads(&v, self.key_heads, self.head_dim)?;
+        if let Some((q_norm, k_norm)) = &self.qk_norms {
+            (q, k) = (q_norm.forward(tape, &q)?, k_norm.forward(tape, &k)?);
+        }
+        if let Some(rotation) = rotation {
+            (q, k) = (rope(&q, rotation)?, rope(&k, rotation)?);
+        }
+        Ok([q, k, v])
     }
 
     /// Rows that follow what a cache holds, which holds them as well afterwards: q [b, t, h, e], k and v [b, t, k, e] -> [b, t, h, e].
@@ -212,10 +272,30 @@ impl FeedForward {
     }
 
     /// x [b, t, d] -> [b, t, d].
-    pub(super) fn forward(&self, tape: Option<&Tape>, x: &Value) -> Result<Value> {
-        let [gate, up] = self.input.forward(tape, x, [self.width; 2])?;
-        self.down
-            .forward(tape, &gated(&gate, &up, self.activation)?)
+    pub(super) fn forward(
+        &self,
+        tape: Option<&Tape>,
+        x: &Value,
+        stacked: Option<&Stacked>,
+    ) -> Result<Value> {
+        if let Some([up, down]) = stacked.and_then(|it| self.converted(tape, it)) {
+            return feed_forward(x, &up, &down, self.activation, Along::Last);
+        }
+        let [gate, up] = self.input.forward(tape, x, [self.width; 2], stacked)?;
+        let gated = gated(&gate, &up, self.activation)?;
+        self.down.forward(tape, &gated, stacked)
+    }
+
+    /// Gate and up below each other, and down, where all are converted and nothing is added to what comes out of them.
+    fn converted(&self, tape: Option<&Tape>, stacked: &Stacked) -> Option<[Converted; 2]> {
+        let (both, biases) = self.input.converted(tape, stacked)?;
+        let down = self.down.converted(tape, stacked)?;
+        biases.is_empty().then_some([both, down])
+    }
+
+    /// Gate and up, or both in one, and down.
+    fn linears(&self) -> impl Iterator<Item = &Linear> {
+        self.input.iter().chain([&self.down])
     }
 }
 

@@ -10,8 +10,11 @@ use crate::{Result, ops::elementwise::narrow, tape::Value};
 
 pub mod nf4;
 mod quantized;
+mod stacked;
 
 pub use quantized::{Blocks, PART_ELEMENTS, Quantized};
+use stacked::Part;
+pub use stacked::{MOST, Stacked};
 
 /// The weight of a linear layer in one pass.
 #[derive(Clone)]
@@ -24,47 +27,108 @@ pub enum Weight {
     Quantized(Quantized),
 }
 
-/// A weight that was converted once to what is computed in, however often it is used. Its gradient is not: uses add up in the
-/// weight's own dtype.
+/// Weights that were converted to what is computed in, one below the other: mostly a single one. Their gradients are not converted:
+/// uses add up in a weight's own dtype.
 #[derive(Clone)]
 pub struct Converted {
-    weight: Value,
-    numbers: Tensor,
+    weights: Vec<Value>,
+    numbers: Numbers,
+}
+
+/// What products use of such weights. A record may keep it.
+#[derive(Clone)]
+pub(crate) enum Numbers {
+    /// What was converted once, however often it is used.
+    Kept(Tensor),
+    /// What is converted with others, and again on the way back.
+    Part(Part),
+}
+
+impl Numbers {
+    /// [Σ o, i].
+    pub(crate) fn get(&self) -> Result<Tensor> {
+        match self {
+            Self::Kept(numbers) => Ok(numbers.clone()),
+            Self::Part(part) => part.numbers(),
+        }
+    }
 }
 
 impl Converted {
     /// The weight for products in `dtype`.
     pub fn new(weight: &Value, dtype: DType) -> Result<Self> {
         Ok(Self {
-            weight: weight.clone(),
-            numbers: weight.tensor().to_dtype(dtype)?,
+            weights: vec![weight.clone()],
+            numbers: Numbers::Kept(weight.tensor().to_dtype(dtype)?),
         })
     }
 
-    /// Some of its rows.
+    /// Some rows of a single one.
     pub fn rows(&self, start: usize, count: usize) -> Result<Self> {
+        let rows = |it: &Value| narrow(it, 0, start, count);
         Ok(Self {
-            weight: narrow(&self.weight, 0, start, count)?,
-            numbers: self.numbers.narrow(0, start, count)?.contiguous()?,
+            weights: self.weights.iter().map(rows).collect::<Result<_>>()?,
+            numbers: Numbers::Kept(self.numbers.get()?.narrow(0, start, count)?.contiguous()?),
         })
     }
 
     /// The same numbers, of which nobody wants a gradient.
     pub fn constant(&self) -> Self {
+        let constant = |it: &Value| Value::constant(it.tensor().clone());
         Self {
-            weight: Value::constant(self.weight.tensor().clone()),
+            weights: self.weights.iter().map(constant).collect(),
             numbers: self.numbers.clone(),
         }
     }
 
-    /// The weight itself, for its gradient.
-    pub(crate) fn value(&self) -> &Value {
-        &self.weight
+    /// The weights themselves, for their gradients.
+    pub(crate) fn values(&self) -> &[Value] {
+        &self.weights
     }
 
     /// What products use.
-    pub(crate) fn numbers(&self) -> &Tensor {
+    pub(crate) fn numbers(&self) -> &Numbers {
         &self.numbers
+    }
+}
+
+/// Which of weights, or biases, below each other learn, by the rows and the dtype of each.
+pub(crate) struct Learned(Vec<(usize, Option<DType>)>);
+
+impl Learned {
+    pub(crate) fn of(weights: &[Value]) -> Self {
+        let learns = |it: &Value| {
+            let rows = it.tensor().dims().first().copied().unwrap_or_default();
+            let dtype = it.wants_gradient().then(|| it.tensor().dtype());
+            (rows, dtype)
+        };
+        Self(weights.iter().map(learns).collect())
+    }
+
+    pub(crate) fn any(&self) -> bool {
+        self.0.iter().any(|(_, dtype)| dtype.is_some())
+    }
+
+    /// No gradient for any of them.
+    pub(crate) fn none(&self) -> Vec<Option<Tensor>> {
+        vec![None; self.0.len()]
+    }
+
+    /// The gradient of each that learns: its rows of that of all, which is computed where there is one.
+    pub(crate) fn gradients(
+        self,
+        of_all: impl FnOnce() -> Result<Tensor>,
+    ) -> Result<Vec<Option<Tensor>>> {
+        if !self.any() {
+            return Ok(self.none());
+        }
+        let (all, mut start) = (of_all()?, 0);
+        let of_rows = |(rows, dtype): (usize, Option<DType>)| {
+            start += rows;
+            let of = |dtype| Ok(all.narrow(0, start - rows, rows)?.to_dtype(dtype)?);
+            dtype.map(of).transpose()
+        };
+        self.0.into_iter().map(of_rows).collect()
     }
 }
 
@@ -90,18 +154,18 @@ impl Weight {
     /// What products need of it: without a slot, so that a record may keep it.
     pub(crate) fn matrix(&self) -> Matrix {
         match self {
-            Self::Dense(weight) => Matrix::Dense(weight.tensor().clone()),
+            Self::Dense(weight) => Matrix::Dense(Numbers::Kept(weight.tensor().clone())),
             Self::Converted(weight) => Matrix::Dense(weight.numbers.clone()),
             Self::Quantized(weight) => Matrix::Quantized(weight.clone()),
         }
     }
 
-    /// The value that can have a gradient.
-    pub(crate) fn value(&self) -> Option<&Value> {
+    /// The values that can have a gradient, one below the other.
+    pub(crate) fn values(&self) -> &[Value] {
         match self {
-            Self::Dense(weight) => Some(weight),
-            Self::Converted(weight) => Some(&weight.weight),
-            Self::Quantized(_) => None,
+            Self::Dense(weight) => std::slice::from_ref(weight),
+            Self::Converted(weight) => &weight.weights,
+            Self::Quantized(_) => &[],
         }
     }
 }
@@ -109,7 +173,7 @@ impl Weight {
 /// A weight as one side of a product. The products are in [`linear`](super::linear).
 #[derive(Clone)]
 pub(crate) enum Matrix {
-    Dense(Tensor),
+    Dense(Numbers),
     Quantized(Quantized),
 }
 

@@ -21,9 +21,10 @@ use crate::{
     },
 };
 
-/// The head is computed in chunks of so many bytes of logits, on a processor and on a GPU.
+/// The head is computed in chunks of so many bytes of logits, on a processor, on a GPU, and on CUDA where it learns.
 const LOGIT_BYTES_CPU: u128 = 32 << 20;
 const LOGIT_BYTES_GPU: u128 = 128 << 20;
+const LOGIT_BYTES_LEARNED: u128 = 256 << 20;
 /// Tokens of a prompt that is the beginning of a held-out row, at most.
 const PROMPT_TOKENS: usize = 128;
 /// Copies of such a chunk that exist at once: the logits become their own gradient on a processor, a kernel writes it
@@ -270,6 +271,10 @@ struct Shape {
     tied: bool,
     /// The matrices of a layer.
     layer_linears: u128,
+    /// Whether it is a decoder, and no recursive model.
+    is_decoder: bool,
+    /// Whether its feed-forward part is matrices alone, which CUDA computes as one operation where they are converted.
+    plain_feed_forward: bool,
     /// What a token keeps of a layer for norms that not every model has.
     more_norms: u128,
     /// b · t.
@@ -292,6 +297,8 @@ impl Shape {
         let layers = trm.l_layers as u128;
         Self {
             more_norms: 0,
+            is_decoder: false,
+            plain_feed_forward: false,
             layer_linears: config.block_parameters().into(),
             d: trm.hidden_size as u128,
             f: trm.inner(trm.hidden_size) as u128,
@@ -323,6 +330,8 @@ impl Shape {
                 .filter(|(has, _)| *has)
                 .map(|&(_, numbers)| numbers as u128)
                 .sum(),
+            is_decoder: true,
+            plain_feed_forward: !config.mlp_bias,
             layer_linears: config.layer_linear_parameters().into(),
             d: d as u128,
             f: f as u128,
@@ -399,12 +408,27 @@ impl Shape {
         }
     }
 
+    /// Whether CUDA converts the matrices of a layer at once: those of a decoder in f32.
+    fn stacks_weights(&self, plan: &TrainPlan<LanguagePlan>) -> bool {
+        let composed = plan.run.avoid_kernels.iter().any(|it| it == "linear");
+        let are_wide = plan.task.method != Method::Lora || plan.run.dtype.storage == Dtype::F32;
+        let is_narrow = plan.run.dtype.compute != Dtype::F32;
+        let on_cuda = matches!(plan.run.device, RequestedDevice::Cuda(_));
+        on_cuda && self.is_decoder && are_wide && is_narrow && !composed
+    }
+
     fn kept(&self, plan: &TrainPlan<LanguagePlan>) -> Kept {
         let bytes = plan.run.tensor_dtype().bytes() as u128;
+        let stacks = self.stacks_weights(plan);
+        let gate_again = stacks && self.plain_feed_forward && plan.task.method != Method::Lora;
         let lora = plan.task.lora.as_ref();
         let rank = lora.map_or(0, |lora| lora.rank * lora.targets.len());
         let mut attention = self.layer(Keeps::Attention) * bytes;
-        let feed_forward = self.layer(Keeps::FeedForward) * bytes;
+        let mut feed_forward = self.layer(Keeps::FeedForward) * bytes;
+        if gate_again {
+            // Gate and up are kept, and their product is computed again.
+            feed_forward -= self.tokens * self.f * bytes;
+        }
         let norms = (self.layer(Keeps::Norms) + self.tokens * rank as u128) * bytes;
         // On a processor, attention goes along each row and keeps no scores, as it does on CUDA in bf16. Otherwise they exist there for
         // one layer at a time, as numbers and as f32, forward and backward; Metal keeps those of each layer, unless they are too many.
@@ -413,7 +437,11 @@ impl Shape {
             RequestedDevice::Cpu => (LOGIT_BYTES_CPU, copies_cpu, 0),
             RequestedDevice::Cuda(_) => {
                 let scores = self.scores_on_cuda(plan) * (8 + 2 * bytes);
-                (LOGIT_BYTES_GPU, copies_cuda, scores)
+                let chunk = match plan.task.method {
+                    Method::Lora => LOGIT_BYTES_GPU,
+                    Method::Full | Method::Scratch => LOGIT_BYTES_LEARNED,
+                };
+                (chunk, copies_cuda, scores)
             }
             _ => {
                 let (scores, are_kept) = self.scores_on_metal(plan);
@@ -439,17 +467,20 @@ impl Shape {
             _ => 2 * self.v * self.d * 4,
         };
         // Parts of weights are there, and the gradients of the parts.
-        let parts = 2 * self.parts * bytes;
-        let passing = 3 * self.tokens * self.f.max(self.d) * bytes + parts;
+        let converted = if stacks { self.layer_linears } else { 0 };
+        let parts = (2 * self.parts + converted) * bytes;
+        let passing_tensors = if gate_again { 4 } else { 3 };
+        let passing = passing_tensors * self.tokens * self.f.max(self.d) * bytes;
+        let passing_bytes = passing.max(passing_scores) + parts;
         Kept {
             activations: KeptBytes {
                 attention_bytes: layers * attention,
                 feed_forward_bytes: layers * feed_forward,
                 norms_bytes: layers * norms + inputs,
                 head_bytes: head + logits + head_gradient,
-                passing_bytes: passing.max(passing_scores),
+                passing_bytes,
             },
-            last_bytes: attention + feed_forward + norms + passing,
+            last_bytes: attention + feed_forward + norms + passing + parts,
         }
     }
 

@@ -68,6 +68,15 @@ pub(crate) fn put_rows_into(all: &Tensor, rows: &Tensor, places: &Tensor) -> Res
         .launch(taken, THREADS)
 }
 
+/// Multiplies x with a number in f32 that lies beside it, in place. Nobody else may hold x.
+pub(crate) fn scale(x: &Tensor, factor: &Tensor) -> Result<()> {
+    let count = x.elem_count();
+    Launch::of("scale", x)?
+        .tensors(&[x, factor])?
+        .count(count)
+        .for_each(count.div_ceil(PACK))
+}
+
 /// The sum of the rows [n, d] of each of `tokens` [n] in f32 -> [v, d].
 pub(crate) fn add_rows(rows: &Tensor, tokens: &Tensor, vocabulary: usize) -> Result<Tensor> {
     let (count, width) = rows.dims2()?;

@@ -62,14 +62,13 @@ __device__ void rms_norm_back(const T* x, const T* gradient, const float* factor
 }
 
 // The same by whole packs, a warp for each row, which it keeps in registers: rows of at most 32 * ROW_PACKS packs.
-constexpr int ROW_PACKS = 8;
 
 __device__ float warp_sum(float value) {
     for (int step = 16; step > 0; step /= 2) value += __shfl_xor_sync(0xffffffff, value, step);
     return value;
 }
 
-template <typename T>
+template <typename T, int ROW_PACKS>
 __device__ void rms_norm_packs(const T* x, const float* factor, T* y, float* rho, int rows, int width, float epsilon) {
     const int row = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32, first = threadIdx.x % 32 * PACK;
     if (row >= rows) return;
@@ -97,7 +96,7 @@ __device__ void rms_norm_packs(const T* x, const float* factor, T* y, float* rho
     }
 }
 
-template <typename T>
+template <typename T, int ROW_PACKS>
 __device__ void rms_norm_back_packs(const T* x, const T* gradient, const float* factor, const float* rho, const T* around,
                                     T* dx, int rows, int width) {
     const int row = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32, first = threadIdx.x % 32 * PACK;
@@ -137,14 +136,17 @@ __device__ void rms_norm_back_packs(const T* x, const T* gradient, const float* 
     }
 }
 
-// dw [width]: a block sums 32 columns over all rows; its threads are 32 columns by 32 rows at a time.
+// The sums over some rows of each column, for dw: parts [p, width]. A block takes 32 columns of the rows of one part; its threads are
+// 32 columns by 32 rows at a time.
 template <typename T>
-__device__ void rms_norm_weight(const T* x, const T* gradient, const float* rho, float* dw, int rows, int width) {
+__device__ void rms_norm_weight(const T* x, const T* gradient, const float* rho, float* parts, int rows, int width,
+                                int rows_of_part) {
     __shared__ float sums[32][33];
     const int column = blockIdx.x * 32 + threadIdx.x % 32, first = threadIdx.x / 32;
+    const int start = blockIdx.y * rows_of_part, end = min(rows, start + rows_of_part);
     float sum = 0;
     if (column < width) {
-        for (int row = first; row < rows; row += 32) {
+        for (int row = start + first; row < end; row += 32) {
             const size_t at = size_t(row) * width + column;
             sum += float(gradient[at]) * float(x[at]) * rho[row];
         }
@@ -154,7 +156,7 @@ __device__ void rms_norm_weight(const T* x, const T* gradient, const float* rho,
     if (first == 0 && column < width) {
         float all = 0;
         for (int part = 0; part < 32; ++part) all += sums[part][threadIdx.x];
-        dw[column] = all;
+        parts[size_t(blockIdx.y) * width + column] = all;
     }
 }
 
@@ -209,6 +211,63 @@ template <typename T> __device__ void add(const T* x, const T* y, T* sum, size_t
 #pragma unroll
     for (int k = 0; k < PACK; ++k) a[k] += b[k];
     write_pack(sum + at, a);
+}
+
+// Up to eight tensors, and where each of them ends in what they become together.
+struct Eight {
+    const void* from[8];
+    uint64_t ends[8];
+
+    // The tensor of a place in that, and the place before which it has none.
+    __device__ const void* of(size_t at, size_t& start) const {
+        const void* found = from[0];
+        start = 0;
+#pragma unroll
+        for (int i = 0; i < 7; ++i) {
+            if (at >= ends[i]) found = from[i + 1], start = ends[i];
+        }
+        return found;
+    }
+};
+
+// Their numbers in f32, one after the other: a pack for each thread.
+template <typename T> __device__ void convert_eight(const Eight& eight, T* to, size_t count) {
+    const size_t at = thread_index() * PACK;
+    if (at >= count) return;
+    size_t start;
+    const float* from = static_cast<const float*>(eight.of(at, start));
+    float some[PACK];
+    read_pack(from + (at - start), some);
+    write_pack(to + at, some);
+}
+
+// Their rows beside each other, [n, w] of each -> [n, width]: a pack for each thread.
+template <typename T> __device__ void join_eight(const Eight& eight, T* to, size_t count, int width) {
+    const size_t at = thread_index() * PACK;
+    if (at >= count) return;
+    const size_t row = at / width, column = at % width;
+    size_t start, end = width;
+    const T* from = static_cast<const T*>(eight.of(column, start));
+#pragma unroll
+    for (int i = 7; i >= 0; --i) {
+        if (column < eight.ends[i]) end = eight.ends[i];
+    }
+    *reinterpret_cast<Pack<T>*>(to + at) = pack_at(from + row * (end - start) + (column - start));
+}
+
+// x times a number that lies on the GPU, in place: a pack for each thread, which takes single numbers at the end and where none lie in
+// packs.
+template <typename T> __device__ void scale(T* x, float factor, size_t count) {
+    const size_t at = thread_index() * PACK;
+    if (at + PACK <= count && reinterpret_cast<size_t>(x) % sizeof(Pack<T>) == 0) {
+        float some[PACK];
+        read_pack(x + at, some);
+#pragma unroll
+        for (int k = 0; k < PACK; ++k) some[k] *= factor;
+        write_pack(x + at, some);
+        return;
+    }
+    for (size_t i = at; i < min(count, at + PACK); ++i) x[i] = T(float(x[i]) * factor);
 }
 
 // Wellons' mixing of 32 bits.
@@ -334,12 +393,12 @@ template <typename T> __device__ void put_rows(const T* rows, const uint32_t* pl
 // Turns all numbers of each head of x [b * tokens, heads, 2 * half], a pack of the first half and one of the second for each
 // thread. The table has `places` rows.
 template <typename T>
-__device__ void rotate_packs(const T* x, const float* cosines, const float* sines, T* y, size_t count, int heads,
-                             int half, int places, float direction) {
+__device__ void rotate_packs(const T* x, const float* cosines, const float* sines, T* y, size_t count, size_t apart,
+                             int heads, int half, int places, float direction) {
     const uint32_t of_head = half / PACK, pack = thread_index();
     if (pack >= count) return;
     const uint32_t head = pack / of_head, i = pack % of_head * PACK, token = head / heads;
-    const size_t at = size_t(head) * 2 * half + i, angle = size_t(token % places) * half + i;
+    const size_t at = token * apart + size_t(head % heads) * 2 * half + i, angle = size_t(token % places) * half + i;
     float first[PACK], second[PACK], cosine[PACK], sine[PACK];
     read_pack(x + at, first), read_pack(x + at + half, second);
     read_pack(cosines + angle, cosine), read_pack(sines + angle, sine);
@@ -620,6 +679,17 @@ __device__ void widen_codes(const uint8_t* codes, const float* pairs, const uint
     }
 }
 
+#define FOR_WIDTH(T, NAME, ROW_PACKS)                                                                                   \
+    extern "C" __global__ void rms_norm_packs_##ROW_PACKS##_##NAME(const T* x, const float* factor, T* y, float* rho,     \
+                                                                   int rows, int width, float epsilon) {               \
+        rms_norm_packs<T, ROW_PACKS>(x, factor, y, rho, rows, width, epsilon);                                         \
+    }                                                                                                                  \
+    extern "C" __global__ void rms_norm_back_packs_##ROW_PACKS##_##NAME(                                               \
+        const T* x, const T* gradient, const float* factor, const float* rho, const T* around, T* dx, int rows,        \
+        int width) {                                                                                                   \
+        rms_norm_back_packs<T, ROW_PACKS>(x, gradient, factor, rho, around, dx, rows, width);                          \
+    }
+
 #define FOR_DTYPE(T, NAME)                                                                                             \
     extern "C" __global__ void rms_norm_##NAME(const T* x, const float* factor, T* y, float* rho, int width,           \
                                                float epsilon) {                                                        \
@@ -629,10 +699,15 @@ __device__ void widen_codes(const uint8_t* codes, const float* pairs, const uint
                                                     const float* rho, const T* around, T* dx, int width) {             \
         rms_norm_back(x, gradient, factor, rho, around, dx, width);                                                    \
     }                                                                                                                  \
-    extern "C" __global__ void rms_norm_weight_##NAME(const T* x, const T* gradient, const float* rho, float* dw,      \
-                                                      int rows, int width) {                                           \
-        rms_norm_weight(x, gradient, rho, dw, rows, width);                                                            \
+    extern "C" __global__ void rms_norm_weight_##NAME(const T* x, const T* gradient, const float* rho, float* parts,      \
+                                                      int rows, int width, int rows_of_part) {                           \
+        rms_norm_weight(x, gradient, rho, parts, rows, width, rows_of_part);                                             \
     }                                                                                                                  \
+    extern "C" __global__ void convert_eight_##NAME(Eight eight, T* to, size_t count) { convert_eight(eight, to, count); } \
+    extern "C" __global__ void join_eight_##NAME(Eight eight, T* to, size_t count, int width) {                        \
+        join_eight(eight, to, count, width);                                                                           \
+    }                                                                                                                  \
+    extern "C" __global__ void scale_##NAME(T* x, const float* factor, size_t count) { scale(x, *factor, count); }       \
     extern "C" __global__ void add_##NAME(const T* x, const T* y, T* sum, size_t count) { add(x, y, sum, count); }      \
     extern "C" __global__ void dropout_##NAME(const T* x, const uint32_t* placed, T* y, size_t count, int low, int high,  \
                                               int threshold, float kept, int adds, int in_packs) {                     \
@@ -680,8 +755,9 @@ __device__ void widen_codes(const uint8_t* codes, const float* pairs, const uint
         halves_back_single(both, gradient, y, d_both, count, inner, activation);                                       \
     }                                                                                                                  \
     extern "C" __global__ void rotate_packs_##NAME(const T* x, const float* cosines, const float* sines, T* y,         \
-                                                   size_t count, int heads, int half, int places, float direction) {   \
-        rotate_packs(x, cosines, sines, y, count, heads, half, places, direction);                                     \
+                                                   size_t count, size_t apart, int heads, int half, int places,        \
+                                                   float direction) {                                                  \
+        rotate_packs(x, cosines, sines, y, count, apart, heads, half, places, direction);                              \
     }                                                                                                                  \
     extern "C" __global__ void rotate_##NAME(const T* x, const float* cosines, const float* sines, T* y, size_t count, \
                                              int heads, int width, int half, int places, float direction) {            \
@@ -700,15 +776,6 @@ __device__ void widen_codes(const uint8_t* codes, const float* pairs, const uint
     extern "C" __global__ void gated_back_packs_##NAME(const T* gate, const T* up, const T* gradient, T* d_gate,       \
                                                        T* d_up, size_t count, int activation) {                        \
         gated_back_packs(gate, up, gradient, d_gate, d_up, count, activation);                                         \
-    }                                                                                                                  \
-    extern "C" __global__ void rms_norm_packs_##NAME(const T* x, const float* factor, T* y, float* rho, int rows,      \
-                                                     int width, float epsilon) {                                       \
-        rms_norm_packs(x, factor, y, rho, rows, width, epsilon);                                                       \
-    }                                                                                                                  \
-    extern "C" __global__ void rms_norm_back_packs_##NAME(const T* x, const T* gradient, const float* factor,          \
-                                                          const float* rho, const T* around, T* dx, int rows,          \
-                                                          int width) {                                                 \
-        rms_norm_back_packs(x, gradient, factor, rho, around, dx, rows, width);                                        \
     }                                                                                                                  \
     extern "C" __global__ void swap_middle_##NAME(const T* x, T* y, size_t count, int b, int c, int e) {               \
         swap_middle(x, y, count, b, c, e);                                                                             \
@@ -739,6 +806,15 @@ __device__ void widen_codes(const uint8_t* codes, const float* pairs, const uint
 FOR_DTYPE(float, f32)
 FOR_DTYPE(__nv_bfloat16, bf16)
 FOR_DTYPE(__half, f16)
+
+#define FOR_WIDTHS(T, NAME)                                                                                            \
+    FOR_WIDTH(T, NAME, 2)                                                                                              \
+    FOR_WIDTH(T, NAME, 4)                                                                                              \
+    FOR_WIDTH(T, NAME, 8)
+
+FOR_WIDTHS(float, f32)
+FOR_WIDTHS(__nv_bfloat16, bf16)
+FOR_WIDTHS(__half, f16)
 
 // Kernels over many tensors at once, f32 and contiguous. A block takes CHUNK numbers of one of them; which one, it looks up.
 constexpr int CHUNK = 4096;
@@ -857,25 +933,51 @@ extern "C" __global__ void squares_f32(const Entry<1>* table, int entries, float
     if (threadIdx.x == 0) sums[blockIdx.x] = sum;
 }
 
-// The rows [n, width] of each token, added up in their order: sums [v, width], zero before. The block of a token's first row adds.
+// The sums of columns, parts [p, width] -> [width], in the order of the parts.
+extern "C" __global__ void sum_parts_f32(const float* parts, float* sums, int count, int width) {
+    const int column = thread_index();
+    if (column >= width) return;
+    float sum = 0;
+    for (int part = 0; part < count; ++part) sum += parts[size_t(part) * width + column];
+    sums[column] = sum;
+}
+
+// The rows [n, width] of each token, added up in their order: sums [v, width], zero before. The block of a token's first row adds; each
+// thread has the sums of some columns in registers, for so many columns at a time.
 extern "C" __global__ void embedding_back_f32(const float* rows, const uint32_t* tokens, float* sums, int count,
                                               int width) {
-    __shared__ uint32_t others[256];
+    constexpr int COLUMNS = 4;
+    __shared__ uint32_t alike[32];
     const uint32_t token = tokens[blockIdx.x];
     for (int start = 0; start < int(blockIdx.x); start += blockDim.x) {
         const int at = start + threadIdx.x;
         if (__syncthreads_or(at < int(blockIdx.x) && tokens[at] == token)) return;
     }
-    float* sum = sums + size_t(token) * width;
-    for (int start = blockIdx.x; start < count; start += blockDim.x) {
-        const int here = min(int(blockDim.x), count - start);
-        __syncthreads();
-        if (int(threadIdx.x) < here) others[threadIdx.x] = tokens[start + threadIdx.x];
-        __syncthreads();
-        for (int other = 0; other < here; ++other) {
-            if (others[other] != token) continue;
-            const float* row = rows + size_t(start + other) * width;
-            for (int i = threadIdx.x; i < width; i += blockDim.x) sum[i] += row[i];
+    for (int before = 0; before < width; before += COLUMNS * blockDim.x) {
+        float sum[COLUMNS] = {};
+        for (int start = blockIdx.x; start < count; start += blockDim.x) {
+            const int at = start + threadIdx.x;
+            const bool is_alike = at < count && tokens[at] == token;
+            if (!__syncthreads_or(is_alike)) continue;
+            const uint32_t of_warp = __ballot_sync(0xffffffff, is_alike);
+            if (threadIdx.x % 32 == 0) alike[threadIdx.x / 32] = of_warp;
+            __syncthreads();
+            for (int warp = 0; warp < int(blockDim.x) / 32; ++warp) {
+                for (uint32_t left = alike[warp]; left != 0; left &= left - 1) {
+                    const float* row = rows + size_t(start + warp * 32 + __ffs(left) - 1) * width;
+#pragma unroll
+                    for (int i = 0; i < COLUMNS; ++i) {
+                        const int column = before + i * blockDim.x + threadIdx.x;
+                        if (column < width) sum[i] += row[column];
+                    }
+                }
+            }
+            __syncthreads();
+        }
+#pragma unroll
+        for (int i = 0; i < COLUMNS; ++i) {
+            const int column = before + i * blockDim.x + threadIdx.x;
+            if (column < width) sums[size_t(token) * width + column] = sum[i];
         }
     }
 }

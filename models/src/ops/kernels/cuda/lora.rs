@@ -5,7 +5,7 @@
 //! dA = dzᵀ x and the adapters' share of dx. A and Bᵀ are converted to the dtype of x once, forward, in one launch. With dropout, which
 //! is the same for all of them, they see what it leaves of x; that is found again on the way back.
 
-use std::{cell::RefCell, iter, rc::Rc};
+use std::iter;
 
 use candle_core::{DType, Tensor};
 
@@ -35,7 +35,7 @@ pub(crate) fn serves(x: &Value, layers: &[AdaptedLinear]) -> bool {
     let is_served = |layer: &AdaptedLinear| {
         let adapter = &layer.adapter;
         let parts = [adapter.a.tensor(), adapter.b.tensor()];
-        matches!(layer.weight.matrix(), Matrix::Dense(weight) if weight.device().is_cuda())
+        matches!(layer.weight.matrix(), Matrix::Dense(_))
             && parts
                 .iter()
                 .all(|it| it.dtype() == DType::F32 && it.device().is_cuda() && it.is_contiguous())
@@ -43,10 +43,7 @@ pub(crate) fn serves(x: &Value, layers: &[AdaptedLinear]) -> bool {
                 .bias
                 .as_ref()
                 .is_none_or(|bias| !bias.wants_gradient())
-            && layer
-                .weight
-                .value()
-                .is_none_or(|weight| !weight.wants_gradient())
+            && !layer.weight.values().iter().any(Value::wants_gradient)
     };
     go_together(x, layers)
         && serves_tensors(Kernel::Lora, &[x.tensor()])
@@ -81,38 +78,25 @@ struct Layer {
 
 /// See [`linears_with_adapters`](crate::ops::lora::linears_with_adapters).
 pub(crate) fn linears_with_adapters(x: &Value, layers: &[AdaptedLinear]) -> Result<Vec<Value>> {
-    let group = Rc::new(Group::new(x, layers)?);
+    let group = Group::new(x, layers)?;
     let mut outputs = group.forward()?;
     for (y, given) in outputs.iter_mut().zip(layers) {
         let bias = given.bias.as_ref().map(Value::tensor);
         *y = rows_like(&with_bias(y.clone(), bias)?, x.tensor())?;
     }
 
-    let returned: Rc<RefCell<Vec<Tensor>>> = Rc::default();
     let (like, wants_x) = (x.tensor().clone(), x.wants_gradient());
-    let record = |(index, y): (usize, Tensor)| {
-        let (group, returned, like) = (group.clone(), returned.clone(), like.clone());
-        // That of the first layer comes last, and gives back what all of them do.
-        let backward = move |gradient: Tensor| {
-            let gradient = as_rows(&gradient)?.contiguous()?;
-            returned.borrow_mut().insert(0, gradient);
-            if index > 0 {
-                return Ok(vec![None]);
-            }
-            let (dx, gradients) = group.back(&returned.take(), wants_x)?;
-            let dx = dx.map(|dx| rows_like(&dx, &like)).transpose()?;
-            Ok([vec![dx], gradients.into_iter().map(Some).collect()].concat())
-        };
-        let inputs: Vec<&Value> = match index {
-            0 => {
-                let parts = layers.iter().map(|it| [&it.adapter.a, &it.adapter.b]);
-                iter::once(x).chain(parts.flatten()).collect()
-            }
-            _ => vec![&layers[index].adapter.b],
-        };
-        Ok(Value::record(y, &inputs, backward))
+    let back = move |gradients: Vec<Tensor>| {
+        let rows = gradients.iter().map(|it| Ok(as_rows(it)?.contiguous()?));
+        let rows: Vec<Tensor> = rows.collect::<Result<_>>()?;
+        drop(gradients);
+        let (dx, gradients) = group.back(&rows, wants_x)?;
+        let dx = dx.map(|dx| rows_like(&dx, &like)).transpose()?;
+        Ok([vec![dx], gradients.into_iter().map(Some).collect()].concat())
     };
-    outputs.into_iter().enumerate().map(record).collect()
+    let parts = layers.iter().map(|it| [&it.adapter.a, &it.adapter.b]);
+    let all: Vec<&Value> = iter::once(x).chain(parts.flatten()).collect();
+    Ok(Value::record_together(outputs, &all, back))
 }
 
 impl Group {
@@ -127,7 +111,7 @@ impl Group {
                 return Err(broken("a weight in blocks"));
             };
             layers.push(Layer {
-                weight: weight.to_dtype(rows.dtype())?.contiguous()?,
+                weight: weight.get()?.to_dtype(rows.dtype())?.contiguous()?,
                 b: output((thin::padded(rank), o), rows.dtype(), &rows)?,
                 start: all,
                 rank,
@@ -193,9 +177,6 @@ impl Group {
 
     /// The gradients of x [n, i], if somebody wants it, and of A and B of each layer, from those of what came out of each, [n, o].
     fn back(&self, returned: &[Tensor], wants_x: bool) -> Result<(Option<Tensor>, Vec<Tensor>)> {
-        if returned.len() != self.layers.len() {
-            return Err(broken("layers of one input, some of which nothing reads"));
-        }
         let dz = output(self.z.shape(), self.rows.dtype(), &self.rows)?;
         let with = self.layers.iter().zip(returned);
         let with = with.map(|(layer, gradient)| layer.through_b(gradient, &dz));

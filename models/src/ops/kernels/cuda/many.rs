@@ -7,7 +7,10 @@ use candle_core::{DType, Tensor};
 
 use crate::{
     Result,
-    ops::kernels::cuda::{Launch, address, broken, output},
+    ops::{
+        kernels::cuda::{Launch, PACK, address, broken, in_packs, output},
+        weight::MOST,
+    },
 };
 
 /// Numbers of a tensor that a block takes, as in `kernels.cu`.
@@ -127,6 +130,79 @@ impl Copies {
         let launch = self.table.launch("copy_many", &self.like)?;
         launch.launch(self.table.blocks, THREADS)
     }
+}
+
+/// Where up to [`MOST`] tensors lie, and where each of them ends in what they become together, as in `kernels.cu`.
+#[repr(C)]
+pub(super) struct Eight {
+    from: [u64; MOST],
+    ends: [u64; MOST],
+}
+
+impl Eight {
+    /// Tensors with what each has: numbers, or columns.
+    fn of<'a>(tensors: impl Iterator<Item = (&'a Tensor, usize)>) -> Result<(Self, usize)> {
+        let mut eight = Self {
+            from: [0; MOST],
+            ends: [u64::MAX; MOST],
+        };
+        let mut end = 0;
+        let places = eight.from.iter_mut().zip(&mut eight.ends);
+        for ((tensor, length), (from, place)) in tensors.zip(places) {
+            end += length;
+            (*from, *place) = (address(tensor)?, end as u64);
+        }
+        Ok((eight, end))
+    }
+}
+
+/// Whether these become one tensor in one launch: a pack is of one of them.
+fn fit(tensors: &[Tensor], lengths: impl Iterator<Item = usize>) -> bool {
+    let first = tensors.first().map(Tensor::dtype);
+    let fits = |it: &Tensor| {
+        it.device().is_cuda()
+            && Some(it.dtype()) == first
+            && it.is_contiguous()
+            && in_packs(&[it]).unwrap_or(false)
+    };
+    let in_packs = lengths.into_iter().all(|it| it.is_multiple_of(PACK));
+    (1..=MOST).contains(&tensors.len()) && in_packs && tensors.iter().all(fits)
+}
+
+/// The numbers of tensors in f32, one after the other, in another dtype, where one launch does it.
+pub(crate) fn convert(tensors: &[Tensor], dtype: DType) -> Result<Option<Tensor>> {
+    let lengths = || tensors.iter().map(Tensor::elem_count);
+    let first = tensors.first().filter(|it| it.dtype() == DType::F32);
+    let Some(first) = first.filter(|_| fit(tensors, lengths())) else {
+        return Ok(None);
+    };
+    let (eight, count) = Eight::of(tensors.iter().zip(lengths()))?;
+    let numbers = output(count, dtype, first)?;
+    Launch::of("convert_eight", &numbers)?
+        .eight(eight)
+        .tensors(&[&numbers])?
+        .count(count)
+        .for_each(count.div_ceil(PACK))?;
+    Ok(Some(numbers))
+}
+
+/// Tensors that differ along one dimension only, beside each other along it, where one launch does it.
+pub(crate) fn join(tensors: &[Tensor], along: usize) -> Result<Option<Tensor>> {
+    let widths = || tensors.iter().map(|it| it.dims()[along..].iter().product());
+    let Some(first) = tensors.first().filter(|_| fit(tensors, widths())) else {
+        return Ok(None);
+    };
+    let (eight, width) = Eight::of(tensors.iter().zip(widths()))?;
+    let mut dims = first.dims().to_vec();
+    dims[along] = tensors.iter().map(|it| it.dims()[along]).sum();
+    let all = output(dims, first.dtype(), first)?;
+    Launch::of("join_eight", &all)?
+        .eight(eight)
+        .tensors(&[&all])?
+        .count(all.elem_count())
+        .whole(&[width])
+        .for_each(all.elem_count().div_ceil(PACK))?;
+    Ok(Some(all))
 }
 
 /// Σ x² over all numbers of tensors: a single number.

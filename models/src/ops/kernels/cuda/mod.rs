@@ -192,6 +192,7 @@ struct PictureShape([i32; 10]);
 unsafe impl DeviceRepr for PictureShape {}
 
 enum Argument {
+    Eight(Box<many::Eight>),
     Products(Box<thin::Products>),
     Parts(Box<next_token::Parts>),
     Caches(Box<next_token::Caches>),
@@ -207,6 +208,7 @@ impl Argument {
     /// Where it lies.
     fn place(&self) -> *mut c_void {
         let place: *const c_void = match self {
+            Self::Eight(it) => (&raw const **it).cast(),
             Self::Products(it) => (&raw const **it).cast(),
             Self::Parts(it) => (&raw const **it).cast(),
             Self::Caches(it) => (&raw const **it).cast(),
@@ -283,6 +285,12 @@ impl Launch {
 
     fn picture_shape(mut self, shape: PictureShape) -> Self {
         self.arguments.push(Argument::PictureShape(shape));
+        self
+    }
+
+    /// Tensors that are converted at once.
+    fn eight(mut self, eight: many::Eight) -> Self {
+        self.arguments.push(Argument::Eight(Box::new(eight)));
         self
     }
 

@@ -14,6 +14,8 @@ use crate::{
 
 /// Columns that one block sums up for the gradient of the weight, and rows it takes at a time.
 const TILE: usize = 32;
+/// How often it takes some, at least: what fewer rows would save is less than to add up one part more.
+const TAKES: usize = 8;
 
 /// The widest row that a warp keeps in registers, as in `kernels.cu`, and the warps of a block.
 const MAX_WIDTH: usize = 32 * 8 * PACK;
@@ -22,6 +24,12 @@ const WARPS: usize = 4;
 /// Whether a warp takes a row of these tensors by whole packs.
 fn in_registers(width: usize, tensors: &[&Tensor]) -> Result<bool> {
     Ok(width.is_multiple_of(PACK) && width <= MAX_WIDTH && in_packs(tensors)?)
+}
+
+/// The kernel for rows of so many numbers: the fewer registers it needs, the more of it run at once.
+fn by_width(name: &str, width: usize) -> String {
+    let packs = width.div_ceil(32 * PACK).next_power_of_two().max(2);
+    format!("{name}_{packs}")
 }
 
 /// See [`rms_norm`](crate::ops::norm::rms_norm).
@@ -43,7 +51,7 @@ pub(crate) fn rms_norm(
     let rho = output(count, DType::F32, &rows)?;
     let tensors = [&rows, &factor, &y, &rho];
     match in_registers(width, &tensors[..3])? {
-        true => Launch::of("rms_norm_packs", &rows)?
+        true => Launch::of(&by_width("rms_norm_packs", width), &rows)?
             .tensors(&tensors)?
             .whole(&[count, width])
             .numbers(&[epsilon])
@@ -62,11 +70,7 @@ pub(crate) fn rms_norm(
         let dx = rms_norm_back([&rows, &gradient, &factor, &rho], around, width)?;
         let dw = match weight_dtype {
             Some(dtype) => {
-                let dw = output(width, DType::F32, &rows)?;
-                Launch::of("rms_norm_weight", &rows)?
-                    .tensors(&[&rows, &gradient, &rho, &dw])?
-                    .whole(&[count, width])
-                    .launch(width.div_ceil(TILE), TILE * TILE)?;
+                let dw = weight_gradient(&rows, &gradient, &rho, width)?;
                 Some(dw.to_dtype(dtype)?)
             }
             None => None,
@@ -74,6 +78,27 @@ pub(crate) fn rms_norm(
         Ok(vec![Some(dx), dw])
     };
     Ok(Value::record_adding(y, &[x, weight], backward))
+}
+
+/// The gradient of the factor [width] in f32: a part for some rows, and the sum of these.
+fn weight_gradient(rows: &Tensor, gradient: &Tensor, rho: &Tensor, width: usize) -> Result<Tensor> {
+    let count = rows.elem_count() / width;
+    let parts = count.div_ceil(TILE * TAKES).clamp(1, TILE);
+    let rows_of_part = count.div_ceil(parts);
+    let sums = output((parts, width), DType::F32, rows)?;
+    Launch::of("rms_norm_weight", rows)?
+        .tensors(&[rows, gradient, rho, &sums])?
+        .whole(&[count, width, rows_of_part])
+        .launch_grid([width.div_ceil(TILE), parts], TILE * TILE)?;
+    if parts == 1 {
+        return Ok(sums.squeeze(0)?);
+    }
+    let dw = output(width, DType::F32, rows)?;
+    Launch::of("sum_parts", &sums)?
+        .tensors(&[&sums, &dw])?
+        .whole(&[parts, width])
+        .for_each(width)?;
+    Ok(dw)
 }
 
 /// The gradient of x from x, that of y, the factor and ρ, with what came back around the norm.
@@ -91,7 +116,7 @@ fn rms_norm_back(tensors: [&Tensor; 4], around: Option<Tensor>, width: usize) ->
     };
     let count = rows.elem_count() / width;
     match in_registers(width, &read)? {
-        true => launch("rms_norm_back_packs")?
+        true => launch(&by_width("rms_norm_back_packs", width))?
             .whole(&[count, width])
             .launch(count.div_ceil(WARPS), WARPS * 32)?,
         false => launch("rms_norm_back")?

@@ -7,6 +7,7 @@ mod pictures;
 mod puzzles;
 mod recorded;
 mod scores;
+mod stacked;
 
 use candle_core::{DType, Device, Tensor};
 
