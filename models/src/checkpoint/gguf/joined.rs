@@ -6,11 +6,9 @@ use std::{
     io::{Error as IoError, ErrorKind, Read, Result as IoResult, Seek, SeekFrom},
 };
 
-use candle_core::{
-    DType, Device,
-    quantized::{QStorage, QTensor, gguf_file::TensorInfo},
-};
+use candle_core::{DType, Device, quantized::gguf_file::TensorInfo};
 
+use super::weights::blocks;
 use crate::{
     Error, Result,
     gguf::{Gguf, Stored, TensorType},
@@ -93,15 +91,15 @@ impl<'a> Joined<'a> {
             false => {
                 let numbers = parts.iter().map(|it| numbers(file, it));
                 let numbers = numbers.collect::<Result<Vec<_>>>()?.concat();
-                let blocks = TensorType::Q8_0.blocks(&numbers);
-                let blocks = blocks.filter(|_| parts[0].rows().1.is_multiple_of(32));
-                of = if blocks.is_some() {
+                let rounded = TensorType::Q8_0.blocks(&numbers);
+                let rounded = rounded.filter(|_| parts[0].rows().1.is_multiple_of(32));
+                of = if rounded.is_some() {
                     TensorType::Q8_0
                 } else {
                     TensorType::F32
                 };
                 let plain = || numbers.iter().flat_map(|it| it.to_le_bytes()).collect();
-                vec![Cow::Owned(blocks.unwrap_or_else(plain))]
+                vec![Cow::Owned(rounded.unwrap_or_else(plain))]
             }
         };
         let offset = (self.file.len() + self.made.len()) as u64;
@@ -116,10 +114,8 @@ impl<'a> Joined<'a> {
 
 /// What the bytes of a tensor stand for.
 fn numbers(file: &Gguf, stored: &Stored) -> Result<Vec<f32>> {
-    let bytes = Cow::Borrowed(file.bytes(stored));
-    let storage = QStorage::from_data(bytes, &Device::Cpu, stored.of.of_candle())?;
-    let tensor = QTensor::new(storage, stored.shape.as_slice())?;
-    let wide = tensor.dequantize(&Device::Cpu)?.to_dtype(DType::F32)?;
+    let blocks = blocks(stored, Cow::Borrowed(file.bytes(stored)), &Device::Cpu)?;
+    let wide = blocks.dequantize(&Device::Cpu)?.to_dtype(DType::F32)?;
     Ok(wide.flatten_all()?.to_vec1()?)
 }
 

@@ -187,7 +187,8 @@ impl Weights for GgufWeights {
     }
 }
 
-fn blocks(stored: &Stored, bytes: Cow<[u8]>, device: &Device) -> Result<QTensor> {
+/// The bytes of a tensor as the library multiplies with them, or makes numbers of them.
+pub(super) fn blocks(stored: &Stored, bytes: Cow<[u8]>, device: &Device) -> Result<QTensor> {
     let storage = QStorage::from_data(bytes, device, stored.of.of_candle())?;
     Ok(QTensor::new(storage, stored.shape.as_slice())?)
 }

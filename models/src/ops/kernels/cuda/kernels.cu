@@ -61,13 +61,12 @@ __device__ void rms_norm_back(const T* x, const T* gradient, const float* factor
     }
 }
 
-// The same by whole packs, a warp for each row, which it keeps in registers: rows of at most 32 * ROW_PACKS packs.
-
 __device__ float warp_sum(float value) {
     for (int step = 16; step > 0; step /= 2) value += __shfl_xor_sync(0xffffffff, value, step);
     return value;
 }
 
+// The same by whole packs, a warp for each row, which it keeps in registers: rows of at most 32 * ROW_PACKS packs.
 template <typename T, int ROW_PACKS>
 __device__ void rms_norm_packs(const T* x, const float* factor, T* y, float* rho, int rows, int width, float epsilon) {
     const int row = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32, first = threadIdx.x % 32 * PACK;
