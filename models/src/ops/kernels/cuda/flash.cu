@@ -5,6 +5,9 @@
 // 64 keys (or queries) that it meets, each warp with 16 rows. Scores are kept in base 2: exp2(score - lse) is a weight.
 // Sums are taken in a fixed order and nothing is added atomically, so that a step gives the same bits every time.
 //
+// Where order counts, tiles differ in how many others they meet. Those that meet most begin first, of all heads, and the short ones fill
+// what is left of the GPU at the end.
+//
 // Letters: b rows of a batch, t queries, s keys, h heads, k key heads, e width of a head; W is e rounded up to 64 or 128, and a
 // tile's columns from e on are zeros.
 
@@ -117,6 +120,23 @@ __device__ float over_four(float value, bool largest) {
     return value;
 }
 
+// The work of a block: a tile of one of the heads of one row of the batch.
+struct Place {
+    int tiles, tile, head, batch;
+};
+
+// What the blocks that run at a time read again and again, at most, so that the GPU's cache has it.
+constexpr size_t CACHED_BYTES = 32 << 20;
+
+// Of as many heads as the cache has room for, which read so many bytes each, all first tiles come first, then all second ones, and so on.
+__device__ Place place_of(int places, int heads, size_t bytes) {
+    const int tiles = (places + TILE - 1) / TILE, all = gridDim.x / tiles;
+    const int together = min(size_t(all), max(CACHED_BYTES / bytes, size_t(1)));
+    const int start = int(blockIdx.x) / (tiles * together) * together, count = min(together, all - start);
+    const int at = int(blockIdx.x) % (tiles * together), head = start + at % count;
+    return {tiles, at / count, head % heads, head / heads};
+}
+
 // The keys that a tile of queries sees: from the first that any does to the last, and where all see everything.
 struct Seen {
     int first, end, all_from, all_to;
@@ -142,10 +162,10 @@ __device__ void flash_forward(const T* q, const T* k, const T* v, T* y, float* l
                               Strides of_k, Strides of_v, int tokens, int keys, int heads, int key_heads, int width,
                               float scale) {
     extern __shared__ __align__(128) unsigned char memory[];
-    const int tiles = (tokens + TILE - 1) / TILE;
-    // Late queries see most keys where order counts: their tiles begin first.
-    const int first = (tiles - 1 - int(blockIdx.x) % tiles) * TILE, head = blockIdx.x / tiles % heads;
-    const int batch = blockIdx.x / tiles / heads, lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16;
+    const Place place = place_of(tokens, heads, size_t(keys) * width * 2 * sizeof(T) * key_heads / heads);
+    // Late queries see most keys.
+    const int first = (place.tiles - 1 - place.tile) * TILE, head = place.head, batch = place.batch;
+    const int lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16;
     const int key_head = head / (heads / key_heads);
     runs += size_t(batch) * tokens;
     const Seen seen = seen_by_tile(runs, first, tokens);
@@ -256,9 +276,11 @@ __device__ void flash_keys_back(const T* q, const T* k, const T* v, const T* gra
     __shared__ float lse_of[2][TILE], along_of[2][TILE];
     __shared__ uint2 run_of[2][TILE];
     __shared__ int begin_shared, end_shared;
-    const int tiles = (keys + TILE - 1) / TILE, group = heads / key_heads / gridDim.y;
-    const int first = int(blockIdx.x) % tiles * TILE, key_head = blockIdx.x / tiles % key_heads;
-    const int batch = blockIdx.x / tiles / key_heads, lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16;
+    const int group = heads / key_heads / gridDim.y;
+    const Place place = place_of(keys, key_heads, size_t(tokens) * width * 2 * sizeof(T) * group);
+    // Early keys are seen by most queries.
+    const int first = place.tile * TILE, key_head = place.head, batch = place.batch;
+    const int lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16;
     const int first_head = key_head * (heads / key_heads) + int(blockIdx.y) * group;
     runs += size_t(batch) * tokens;
     // The tiles of queries that see any of these keys.
@@ -285,10 +307,10 @@ __device__ void flash_keys_back(const T* q, const T* k, const T* v, const T* gra
         gradient_tile(u).fill(head_of(gradient, of_y, batch, head), from, tokens, width);
         if (threadIdx.x < TILE) {
             const int at = from + threadIdx.x;
-            const size_t place = (size_t(batch) * heads + head) * tokens + at;
+            const size_t of_head = (size_t(batch) * heads + head) * tokens + at;
             const bool there = at < tokens;
-            lse_of[u][threadIdx.x] = there ? lse[place] : INFINITY;
-            along_of[u][threadIdx.x] = there ? along[place] : 0.0f;
+            lse_of[u][threadIdx.x] = there ? lse[of_head] : INFINITY;
+            along_of[u][threadIdx.x] = there ? along[of_head] : 0.0f;
             run_of[u][threadIdx.x] = there ? runs[at] : uint2{0, 0};
         }
         close_copies();
@@ -353,9 +375,9 @@ __device__ void flash_queries_back(const T* q, const T* k, const T* v, const T* 
                                    const float* along, const uint2* runs, T* dq, Strides of_q, Strides of_k, Strides of_v,
                                    int tokens, int keys, int heads, int key_heads, int width, float scale, float factor) {
     extern __shared__ __align__(128) unsigned char memory[];
-    const int tiles = (tokens + TILE - 1) / TILE;
-    const int first = (tiles - 1 - int(blockIdx.x) % tiles) * TILE, head = blockIdx.x / tiles % heads;
-    const int batch = blockIdx.x / tiles / heads, lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16;
+    const Place place = place_of(tokens, heads, size_t(keys) * width * 2 * sizeof(T) * key_heads / heads);
+    const int first = (place.tiles - 1 - place.tile) * TILE, head = place.head, batch = place.batch;
+    const int lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16;
     const int key_head = head / (heads / key_heads);
     runs += size_t(batch) * tokens;
     const Seen seen = seen_by_tile(runs, first, tokens);
@@ -378,11 +400,11 @@ __device__ void flash_queries_back(const T* q, const T* k, const T* v, const T* 
     const int above = first + row + (lane >> 2), below = above + 8;
     const uint2 nothing{0, 0};
     const uint2 run_above = above < tokens ? runs[above] : nothing, run_below = below < tokens ? runs[below] : nothing;
-    const size_t place = (size_t(batch) * heads + head) * tokens;
-    const float lse_above = above < tokens ? lse[place + above] : INFINITY;
-    const float lse_below = below < tokens ? lse[place + below] : INFINITY;
-    const float along_above = above < tokens ? along[place + above] : 0.0f;
-    const float along_below = below < tokens ? along[place + below] : 0.0f;
+    const size_t of_head = (size_t(batch) * heads + head) * tokens;
+    const float lse_above = above < tokens ? lse[of_head + above] : INFINITY;
+    const float lse_below = below < tokens ? lse[of_head + below] : INFINITY;
+    const float along_above = above < tokens ? along[of_head + above] : 0.0f;
+    const float along_below = below < tokens ? along[of_head + below] : 0.0f;
     float sums[W / 8][4] = {};
     for (int j = begin; j < end; ++j) {
         if (j + 1 < end) {

@@ -145,14 +145,15 @@ impl Heads {
 
     /// The gradients of keys and values, beside what follows.
     ///
-    /// A block goes over all query heads of a key head. Where that makes too few blocks for a GPU, each goes over one of them, and
-    /// their parts are added up.
+    /// A block goes over all query heads of a key head. Where that makes too few blocks for a GPU, each goes over some of them, and their
+    /// parts are added up.
     fn keys_back(&self, others: &[&Tensor], to: [&Tensor; 2], factors: &[f64]) -> Result<()> {
         let blocks = self.s.div_ceil(TILE) * self.key_heads * self.b;
-        let parts = match blocks < ENOUGH_BLOCKS {
-            true => self.h / self.key_heads,
-            false => 1,
-        };
+        let group = self.h / self.key_heads;
+        let mut parts = (1..=group).filter(|parts| group.is_multiple_of(*parts));
+        let parts = parts
+            .find(|parts| blocks * parts >= ENOUGH_BLOCKS)
+            .unwrap_or(group);
         let launch = |name: &str, to: [&Tensor; 2]| {
             self.launch(name, 6, &[others, &to].concat())?
                 .whole(&[self.b])
