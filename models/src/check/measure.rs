@@ -29,6 +29,20 @@ const WORSE_MILLIS: f64 = 0.1;
 /// What the reference computed: for each trial, the numbers of each result.
 type Reference = Vec<Vec<Vec<f32>>>;
 
+/// What the processor says of a case.
+pub(super) struct Expected {
+    reference: Reference,
+    /// How long it takes with its own kernels, where the device is another.
+    cpu_millis: Option<f64>,
+}
+
+/// What the processor computes and is timed with, one case after the other.
+pub(super) struct Processor {
+    is_compared: bool,
+    /// The name of what was timed last, on what, and how long it took: the same in every dtype of the device.
+    timed: Option<(&'static str, String, f64)>,
+}
+
 /// The worst of all results.
 struct Worst {
     /// Not finite when a result isn't.
@@ -37,16 +51,55 @@ struct Worst {
     place: String,
 }
 
+impl Processor {
+    /// For cases of this device.
+    pub(super) fn beside(device: &Device) -> Self {
+        Self {
+            is_compared: !device.is_cpu(),
+            timed: None,
+        }
+    }
+
+    /// The reference of a case, and how long the operation takes here.
+    pub(super) fn expected(&mut self, case: &CheckCase, operation: &Operation) -> Result<Expected> {
+        let reference = kernels::without(|| reference(operation, case.dtype.into()))?;
+        let is_timed = self.is_compared && case.operation != MEMORY;
+        let cpu_millis = is_timed.then(|| self.millis(case, operation)).transpose()?;
+        Ok(Expected {
+            reference,
+            cpu_millis,
+        })
+    }
+
+    fn millis(&mut self, case: &CheckCase, operation: &Operation) -> Result<f64> {
+        let last = operation.trials.last();
+        let what = last.map_or("", |trial| &trial.what);
+        if let Some((name, on, millis)) = &self.timed
+            && *name == case.operation
+            && on == what
+        {
+            return Ok(*millis);
+        }
+        let millis = millis(operation, &Setup::device(&Device::Cpu, Dtype::F32))?;
+        self.timed = Some((case.operation, what.to_owned(), millis));
+        Ok(millis)
+    }
+}
+
 /// Tries one operation in one dtype.
 pub(super) fn row(
     case: &CheckCase,
     operation: Operation,
+    expected: Expected,
     device: &Device,
     fault: Option<FaultKind>,
 ) -> Result<CheckRow> {
     let dtype = DType::from(case.dtype);
     let tolerance = operation.tolerance.of(case.dtype);
-    let reference = kernels::without(|| reference(&operation, dtype))?;
+    let Expected {
+        reference,
+        cpu_millis,
+    } = expected;
     let place = Setup::device(device, case.dtype);
     let _chosen = kernels::choose(&[], place.narrows_products())?;
     let mut row = CheckRow::of(case, tolerance);
@@ -79,8 +132,7 @@ pub(super) fn row(
         row.fallback = Some(composed_or_cpu(
             case, &operation, &reference, &place, fault,
         )?);
-    } else if let Some(device_millis) = row.device_millis.filter(|_| !device.is_cpu()) {
-        let cpu_millis = millis(&operation, &Setup::device(&Device::Cpu, Dtype::F32))?;
+    } else if let (Some(device_millis), Some(cpu_millis)) = (row.device_millis, cpu_millis) {
         row.cpu_millis = Some(cpu_millis);
         // A small model says nothing of speed: a device spends its time on starting one operation after another.
         let says_speed = ![TRAINING, GENERATION].contains(&case.operation);

@@ -33,6 +33,7 @@ use crate::{
     Error, Result,
     device::dtype::{DeviceClass, Dtype, Role, dtype_rule},
 };
+use measure::Processor;
 use trial::Operation;
 
 /// The operation that trains a small model. It uses many kernels, so it has no name among theirs.
@@ -328,9 +329,11 @@ pub fn run_cases(
     faults: &[Fault],
     report: &mut dyn FnMut(CheckRow) -> ControlFlow<()>,
 ) -> Result<()> {
+    let mut processor = Processor::beside(device);
     for case in cases {
         let operation = operation_of(case, class)?;
-        let row = measure::row(case, operation, device, fault_of(case, faults))?;
+        let expected = processor.expected(case, &operation)?;
+        let row = measure::row(case, operation, expected, device, fault_of(case, faults))?;
         if report(row).is_break() {
             break;
         }

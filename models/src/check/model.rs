@@ -53,7 +53,11 @@ pub(super) fn training(dtype: Dtype) -> Result<Operation> {
 /// likely, the logits of a text.
 pub(super) fn generation(dtype: Dtype) -> Result<Operation> {
     let writes = dtype == Dtype::F32;
-    let trial = StepTrial::of("a decoder of 2 layers", move |place| {
+    let what = match writes {
+        true => "a decoder of 2 layers, token by token",
+        false => "a decoder of 2 layers",
+    };
+    let trial = StepTrial::of(what, move |place| {
         let decoder = decoder(place, false)?;
         Ok(Box::new(move || {
             let result = match writes {

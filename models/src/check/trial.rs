@@ -339,10 +339,15 @@ pub(super) fn stored_dtypes(class: DeviceClass, dtype: Dtype) -> Vec<DType> {
 }
 
 /// Normal numbers, f32, on the CPU. Each purpose has its own.
+///
+/// After so many they come again, or drawing them would take longer than what is tried on them. It is a prime, so that
+/// rows of a width are alike only after as many of them.
 pub(super) fn normal(purpose: &str, shape: &[usize]) -> Result<Tensor> {
+    const DRAWN: usize = 16_381;
+    let count = shape.iter().product();
     let mut random = Random::for_purpose(7, purpose);
-    let numbers: Vec<f32> = (0..shape.iter().product())
-        .map(|_| random.normal() as f32)
-        .collect();
-    Ok(Tensor::from_vec(numbers, shape, &Device::Cpu)?)
+    let drawn = (0..DRAWN.min(count)).map(|_| random.normal() as f32);
+    let drawn: Vec<f32> = drawn.collect();
+    let numbers = drawn.iter().copied().cycle().take(count).collect();
+    Ok(Tensor::from_vec::<_, f32>(numbers, shape, &Device::Cpu)?)
 }
