@@ -10,9 +10,10 @@ const FOLDER: &str = "src/ops/kernels/cuda";
 
 /// A file with kernels, and the GPUs that its code for all of them is for, by compute capability: those and newer ones, for which
 /// the driver translates the newest that fits.
-const KERNELS: [(&str, &[u32]); 7] = [
+const KERNELS: [(&str, &[u32]); 8] = [
     // The oldest that CUDA 13 knows.
     ("kernels", &[75]),
+    ("losses", &[75]),
     ("pictures", &[75]),
     ("scores", &[75]),
     // From 90 on kernels begin while the one before them ends.

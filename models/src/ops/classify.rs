@@ -40,12 +40,8 @@ pub fn classify(
 ) -> Result<Value> {
     let _profiled = profile::operation("classification loss");
     let dtype = scores.tensor().dtype();
-    let [loss, saved] = match kernels::metal::classify::serves(scores.tensor()) {
-        true => {
-            kernels::metal::classify::loss(scores.tensor(), classes, weights, squash, smoothing)?
-        }
-        false => composed(scores.tensor(), classes, weights, squash, smoothing)?,
-    };
+    let loss = loss_function(scores.tensor());
+    let [loss, saved] = loss(scores.tensor(), classes, weights, squash, smoothing)?;
     Ok(Value::record(loss, &[scores], move |gradient: Tensor| {
         let gradient = saved.broadcast_mul(&gradient.to_dtype(saved.dtype())?)?;
         Ok(vec![Some(gradient.to_dtype(dtype)?)])
@@ -53,6 +49,20 @@ pub fn classify(
 }
 
 /// The sum of the losses, and the gradient of the scores, f32 or wider.
+type Loss = fn(&Tensor, &Tensor, &Tensor, Squash, f64) -> Result<[Tensor; 2]>;
+
+/// What computes the loss of such scores.
+fn loss_function(scores: &Tensor) -> Loss {
+    if kernels::metal::classify::serves(scores) {
+        return kernels::metal::classify::loss;
+    }
+    #[cfg(feature = "cuda")]
+    if kernels::cuda::serves(kernels::Kernel::Classify, &[scores]) {
+        return kernels::cuda::losses::classify;
+    }
+    composed
+}
+
 fn composed(
     scores: &Tensor,
     classes: &Tensor,

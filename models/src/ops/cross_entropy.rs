@@ -6,6 +6,8 @@
 //! Where the tape knows it beforehand, dz is multiplied with it before it is rounded to a narrow dtype, in which it could
 //! vanish. Saves dh, and dW when it is wanted.
 
+mod targets;
+
 use candle_core::{D, DType, Device, Tensor};
 
 use crate::{
@@ -13,22 +15,21 @@ use crate::{
     ops::{
         as_rows,
         elementwise::scaled_by,
+        embedding::look_up,
         kernels::{self, Kernel},
         linear::{Term, add_weight_gradient, project, project_back},
-        rows_like, widen,
+        rows_like,
+        sum::sum,
+        widen,
     },
     profile,
     tape::Value,
 };
 
-/// The target of a token that nothing is to be learned from.
-pub const IGNORE: u32 = u32::MAX;
+use targets::Taken;
+pub use targets::{IGNORE, Targets};
 
 const KERNEL: Kernel = Kernel::HeadCrossEntropy;
-
-/// Where rows are gathered on a device, their number is a multiple of this, so that the sizes of tensors hardly depend on
-/// the data.
-const ROWS_MULTIPLE: usize = 512;
 
 /// Logits in one chunk: 32 MiB in f32 on the CPU, where caches are small, 128 MiB elsewhere, and 256 on CUDA where the head learns: each
 /// chunk adds to the whole gradient.
@@ -91,145 +92,6 @@ pub fn loss_of_targets(
     in_chunks(hidden, head, &targets.taken()?, soft_cap, targets.tokens)
 }
 
-/// What is to be said next, for each token of a pass, and by what its losses are divided.
-#[derive(Debug, Clone)]
-pub struct Targets {
-    /// One for each token, or [`IGNORE`].
-    all: Vec<u32>,
-    /// The tokens that have one.
-    learned: Vec<u32>,
-    tokens: f64,
-    device: Device,
-    /// Present on CUDA, where a pass may read them again and again with other numbers.
-    placed: Option<Taken>,
-}
-
-impl Targets {
-    /// Targets [n] for tokens on this device, whose losses are divided by `tokens`.
-    ///
-    /// Errors: [`Error::Data`] naming a target that is none of the vocabulary.
-    pub fn new(targets: &[u32], vocabulary: usize, tokens: f64, device: &Device) -> Result<Self> {
-        let mut targets = Self {
-            all: targets.to_vec(),
-            learned: rows_with_target(targets, vocabulary)?,
-            tokens,
-            device: device.clone(),
-            placed: None,
-        };
-        if device.is_cuda() {
-            targets.placed = Some(targets.taken()?);
-        }
-        Ok(targets)
-    }
-
-    /// What a pass reads of them, where they were placed. Their shapes say all that a pass depends on beside their numbers.
-    pub fn inputs(&self) -> Vec<Tensor> {
-        self.placed.iter().flat_map(Taken::inputs).collect()
-    }
-
-    fn taken(&self) -> Result<Taken> {
-        if let Some(taken) = &self.placed {
-            return Ok(taken.clone());
-        }
-        let multiple = match self.device.is_cpu() {
-            true => 1,
-            false => ROWS_MULTIPLE,
-        };
-        let (learned, all) = (self.learned.clone(), &self.all);
-        Taken::new(learned, all, multiple, self.tokens, &self.device)
-    }
-}
-
-/// The rows whose logits are computed.
-#[derive(Debug, Clone)]
-struct Taken {
-    /// Their numbers [r]; all rows when absent.
-    rows: Option<Tensor>,
-    /// The target of each, or [`IGNORE`].
-    targets: Vec<u32>,
-    /// The same [r], and one over what their losses are divided by [1]: on a device with kernels for them.
-    on_device: Option<[Tensor; 2]>,
-}
-
-impl Taken {
-    /// The rows that have a target, and more that add nothing, so that there are a multiple of `multiple`. All rows where
-    /// that would be most of them anyway.
-    fn new(
-        mut learned: Vec<u32>,
-        targets: &[u32],
-        multiple: usize,
-        tokens: f64,
-        device: &Device,
-    ) -> Result<Self> {
-        if learned.is_empty() {
-            return Ok(Self {
-                rows: None,
-                targets: Vec::new(),
-                on_device: None,
-            });
-        }
-        let count = learned.len().next_multiple_of(multiple);
-        let takes_all = multiple > 1 && 4 * count > 3 * targets.len();
-        let mut taken: Vec<u32> = match takes_all {
-            true => targets.to_vec(),
-            false => learned.iter().map(|&row| targets[row as usize]).collect(),
-        };
-        let mut rows = None;
-        if !takes_all {
-            taken.resize(count, IGNORE);
-            // A row with a target again: no number gets in that is not there already.
-            let filling = learned.first().copied().unwrap_or_default();
-            learned.resize(count, filling);
-            rows = Some(Tensor::new(learned, device)?);
-        }
-        let on_device = match device.is_cuda() {
-            true => Some([
-                Tensor::new(taken.as_slice(), device)?,
-                Tensor::new(&[(1.0 / tokens) as f32], device)?,
-            ]),
-            false => None,
-        };
-        Ok(Self {
-            rows,
-            targets: taken,
-            on_device,
-        })
-    }
-
-    fn inputs(&self) -> Vec<Tensor> {
-        let on_device = self.on_device.iter().flatten();
-        self.rows.iter().chain(on_device).cloned().collect()
-    }
-
-    fn are_learned(&self) -> bool {
-        self.targets.iter().any(|&target| target != IGNORE)
-    }
-
-    /// In parts of so many rows at most. On a device a last part of few rows would read the whole head as the others do, so they are
-    /// as large as each other there.
-    fn chunks(&self, most: usize, device: &Device) -> Result<Vec<Self>> {
-        let count = self.targets.len().div_ceil(most.max(1)).max(1);
-        let size = match device.is_cpu() {
-            true => most,
-            false => self.targets.len().div_ceil(count).max(1),
-        };
-        let starts = (0..self.targets.len()).step_by(size);
-        let part = |start: usize| {
-            let length = size.min(self.targets.len() - start);
-            let of = |it: &Tensor| it.narrow(0, start, length);
-            let on_device = self.on_device.as_ref();
-            let on_device = on_device
-                .map(|[targets, inverse]| -> Result<_> { Ok([of(targets)?, inverse.clone()]) });
-            Ok(Self {
-                rows: self.rows.as_ref().map(of).transpose()?,
-                targets: self.targets[start..start + length].to_vec(),
-                on_device: on_device.transpose()?,
-            })
-        };
-        starts.map(part).collect()
-    }
-}
-
 /// The loss over these rows, a chunk after the other, composed or with the kernels of a device.
 fn in_chunks(
     hidden: &Value,
@@ -240,10 +102,6 @@ fn in_chunks(
 ) -> Result<Value> {
     let all_rows = as_rows(hidden.tensor())?;
     let device = all_rows.device().clone();
-    let mut loss = Tensor::zeros((), super::wide_dtype(&all_rows), &device)?;
-    if !taken.are_learned() {
-        return Ok(Value::constant(loss));
-    }
     let (scale, wanted) = wanted(hidden, head);
     let chunk_rows = (chunk_elements(&device, wanted.head) / head.tensor().dim(0)?).clamp(16, 4096);
 
@@ -251,22 +109,29 @@ fn in_chunks(
     let narrow = device.is_cuda().then_some(all_rows.dtype());
     let numbers = head.tensor();
     let numbers = numbers.to_dtype(narrow.unwrap_or(numbers.dtype()))?;
+    let mut loss: Option<Tensor> = None;
     let mut hidden_gradients = Vec::new();
     let mut head_gradient: Option<Tensor> = None;
     let mut start = 0;
     for part in &taken.chunks(chunk_rows, &device)? {
         let chunk = match &part.rows {
-            Some(rows) => all_rows.index_select(rows, 0)?,
+            Some(rows) => look_up(KERNEL, &all_rows, rows)?,
             None => all_rows.narrow(0, start, part.targets.len())?,
         };
         start += part.targets.len();
         let part = chunk_loss(&chunk, &numbers, part, soft_cap, tokens, wanted)?;
-        loss = (loss + part.loss)?;
+        loss = Some(match loss {
+            Some(loss) => sum(KERNEL, &loss, &part.loss)?,
+            None => part.loss,
+        });
         if let (Some(dz), true) = (&part.logits_gradient, wanted.head) {
             head_gradient = Some(add_weight_gradient(KERNEL, head_gradient, dz, &chunk)?);
         }
         hidden_gradients.extend(part.hidden_gradient);
     }
+    let Some(loss) = loss else {
+        return no_loss(&all_rows);
+    };
     let head_gradient = head_gradient
         .map(|it| it.to_dtype(accumulated(head.tensor().dtype())))
         .transpose()?;
@@ -278,7 +143,10 @@ fn in_chunks(
         loss,
         &[hidden, head],
         move |gradient: Tensor| {
-            let rest = gradient.affine(1.0 / scale, 0.0)?;
+            let rest = match scale {
+                1.0 => gradient,
+                _ => gradient.affine(1.0 / scale, 0.0)?,
+            };
             let dh = match hidden_gradients.is_empty() {
                 true => None,
                 false => {
@@ -296,6 +164,12 @@ fn in_chunks(
     ))
 }
 
+/// That of rows none of which has a target.
+fn no_loss(rows: &Tensor) -> Result<Value> {
+    let zero = Tensor::zeros((), super::wide_dtype(rows), rows.device())?;
+    Ok(Value::constant(zero))
+}
+
 /// The gradients of the rows that were taken [r, d], and zeros for all others. Those that fill up are zeros too.
 fn put_back(taken: &Tensor, rows: &Tensor, all: (usize, usize)) -> Result<Tensor> {
     #[cfg(feature = "cuda")]
@@ -304,24 +178,6 @@ fn put_back(taken: &Tensor, rows: &Tensor, all: (usize, usize)) -> Result<Tensor
     }
     let zeros = Tensor::zeros(all, taken.dtype(), taken.device())?;
     Ok(zeros.index_add(rows, taken, 0)?)
-}
-
-/// The rows that have a target, which must be one of the vocabulary.
-fn rows_with_target(targets: &[u32], vocabulary: usize) -> Result<Vec<u32>> {
-    let learned: Vec<u32> = (0..targets.len() as u32)
-        .filter(|&row| targets[row as usize] != IGNORE)
-        .collect();
-    let target = |row: &u32| targets[*row as usize];
-    match learned
-        .iter()
-        .map(target)
-        .find(|it| *it as usize >= vocabulary)
-    {
-        None => Ok(learned),
-        Some(target) => Err(Error::Data(format!(
-            "target {target} in a vocabulary of {vocabulary}"
-        ))),
-    }
 }
 
 /// Which gradients of a chunk are wanted.
@@ -394,7 +250,7 @@ fn logits_loss(
     if let Some([targets, inverse]) = &targets.on_device
         && kernels::cuda::serves(KERNEL, &[hidden])
     {
-        let kernel = kernels::cuda::cross_entropy::logits_loss;
+        let kernel = kernels::cuda::losses::logits_loss;
         let scale = scale.unwrap_or(1.0);
         let (loss, dz) = kernel(hidden, head, targets, inverse, soft_cap, scale)?;
         return Ok((loss, Some(dz)));
@@ -464,7 +320,10 @@ fn accumulated(dtype: DType) -> DType {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        targets::{ROWS_MULTIPLE, rows_with_target},
+        *,
+    };
     use crate::{
         ops::testing::{check_close, check_gradients, normal},
         tape::{Gradients, Tape},

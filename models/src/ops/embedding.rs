@@ -36,8 +36,7 @@ pub fn embedding(table: &Value, tokens: &Tensor) -> Result<Value> {
             Ok(vec![Some(sums)])
         }));
     }
-    let rows = table.tensor().contiguous()?.index_select(&flat, 0)?;
-    let y = rows.reshape(dims)?;
+    let y = look_up(Kernel::Embedding, table.tensor(), &flat)?.reshape(dims)?;
     let zeros_like = table.tensor().clone();
     Ok(Value::record(y, &[table], move |gradient: Tensor| {
         let rows = gradient
@@ -56,6 +55,16 @@ pub fn embedding(table: &Value, tokens: &Tensor) -> Result<Value> {
             zeros_like.zeros_like()?.index_add(&flat, &rows, 0)?,
         )])
     }))
+}
+
+/// The rows of a table [v, d] at `places` [r], for the operation of this kernel: [r, d]. Nothing is recorded.
+pub(crate) fn look_up(kernel: Kernel, table: &Tensor, places: &Tensor) -> Result<Tensor> {
+    #[cfg(feature = "cuda")]
+    if kernels::cuda::serves(kernel, &[table]) {
+        return kernels::cuda::elementwise::take_rows(table, places);
+    }
+    let _ = kernel;
+    Ok(table.contiguous()?.index_select(places, 0)?)
 }
 
 #[cfg(test)]

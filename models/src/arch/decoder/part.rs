@@ -16,8 +16,9 @@ use crate::{
     Result,
     ops::{
         attention::Spans,
+        embedding::look_up,
         kernels::{
-            self,
+            self, Kernel,
             cuda::{flash, graph::Repeated, next_token::put},
         },
         rope::Rotation,
@@ -157,9 +158,9 @@ impl Decoder {
         let places = part(1, length)?;
         let mut rotations = Vec::new();
         for (cosines, sines) in angles {
-            let of = |table: &Tensor| {
-                let rows = table.index_select(&places, 0)?;
-                rows.reshape((1, length, 1, ()))
+            let of = |table: &Tensor| -> Result<Tensor> {
+                let rows = look_up(Kernel::Embedding, table, &places)?;
+                Ok(rows.reshape((1, length, 1, ()))?)
             };
             rotations.push(Rotation {
                 cos: of(cosines)?,
@@ -180,7 +181,7 @@ impl Decoder {
         let nobody = &mut |_, _: &Value| ();
         let x = self.through(None, (&tokens, &shared), caches, false, Site::Final, nobody)?;
         let last = state.narrow(0, state.elem_count() - 1, 1)?;
-        let x = x.tensor().squeeze(0)?.index_select(&last, 0)?;
+        let x = look_up(Kernel::Embedding, &x.tensor().squeeze(0)?, &last)?;
         Ok(self.logits(&x)?.squeeze(0)?)
     }
 }

@@ -17,14 +17,15 @@ const THREADS: usize = 256;
 pub(crate) fn add(x: &Tensor, y: &Tensor) -> Result<Tensor> {
     let (x, y) = (x.contiguous()?, y.contiguous()?);
     let count = x.elem_count();
-    if !(count.is_multiple_of(PACK) && in_packs(&[&x, &y])?) {
-        return Ok(x.add(&y)?);
-    }
+    let (kernel, at_once) = match count.is_multiple_of(PACK) && in_packs(&[&x, &y])? {
+        true => ("add", PACK),
+        false => ("add_singles", 1),
+    };
     let sum = output(x.shape(), x.dtype(), &x)?;
-    Launch::of("add", &x)?
+    Launch::of(kernel, &x)?
         .tensors(&[&x, &y, &sum])?
         .count(count)
-        .for_each(count / PACK)?;
+        .for_each(count / at_once)?;
     Ok(sum)
 }
 
@@ -44,6 +45,19 @@ pub(crate) fn swap(x: &Tensor) -> Result<Tensor> {
         .whole(&[m, n, width])
         .for_each(count / PACK)?;
     Ok(y)
+}
+
+/// The rows of a table [v, d] at `places` [r]: [r, d]. One that is not there has no numbers.
+pub(crate) fn take_rows(table: &Tensor, places: &Tensor) -> Result<Tensor> {
+    let (table, places) = (table.contiguous()?, places.contiguous()?);
+    let (count, width) = table.dims2()?;
+    let taken = places.elem_count();
+    let rows = output((taken, width), table.dtype(), &table)?;
+    Launch::of("take_rows", &table)?
+        .tensors(&[&table, &places, &rows])?
+        .whole(&[width, count])
+        .launch(taken, THREADS)?;
+    Ok(rows)
 }
 
 /// Rows [r, d] at their `places` [r] among `count` of them, and zeros elsewhere: [count, d]. What has the place of the first row and

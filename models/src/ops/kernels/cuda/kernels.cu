@@ -3,31 +3,8 @@
 // A row is the work of one block. Sums are taken in a fixed order, so a step gives the same bits every time.
 // Formulas stand in the documentation of the operation that a kernel serves.
 
-#include "packs.cuh"
+#include "sums.cuh"
 #include "thin.cuh"
-
-constexpr int MAX_WARPS = 32;
-
-// The sum (or the largest) of `value` over the threads of a block, known to all of them.
-template <bool LARGEST> __device__ float over_block(float value) {
-    __shared__ float of_warp[MAX_WARPS];
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = (blockDim.x + 31) / 32;
-    for (int step = 16; step > 0; step /= 2) {
-        const float other = __shfl_xor_sync(0xffffffff, value, step);
-        value = LARGEST ? fmaxf(value, other) : value + other;
-    }
-    __syncthreads();
-    if (lane == 0) of_warp[warp] = value;
-    __syncthreads();
-    value = of_warp[0];
-    for (int index = 1; index < warps; ++index) {
-        value = LARGEST ? fmaxf(value, of_warp[index]) : value + of_warp[index];
-    }
-    return value;
-}
-
-__device__ float block_sum(float value) { return over_block<false>(value); }
-__device__ float block_largest(float value) { return over_block<true>(value); }
 
 // x [n, width] -> y, and the factor rho [n] that each row was scaled by.
 template <typename T>
@@ -59,11 +36,6 @@ __device__ void rms_norm_back(const T* x, const T* gradient, const float* factor
         const float back = around ? float(around[start + i]) : 0.0f;
         dx[i] = T(back + scale * (float(gradient[i]) * factor[i] - float(x[i]) * scale * along));
     }
-}
-
-__device__ float warp_sum(float value) {
-    for (int step = 16; step > 0; step /= 2) value += __shfl_xor_sync(0xffffffff, value, step);
-    return value;
 }
 
 // The same by whole packs, a warp for each row, which it keeps in registers: rows of at most 32 * ROW_PACKS packs.
@@ -210,6 +182,12 @@ template <typename T> __device__ void add(const T* x, const T* y, T* sum, size_t
 #pragma unroll
     for (int k = 0; k < PACK; ++k) a[k] += b[k];
     write_pack(sum + at, a);
+}
+
+// The same, a number for each thread.
+template <typename T> __device__ void add_singles(const T* x, const T* y, T* sum, size_t count) {
+    const size_t at = thread_index();
+    if (at < count) sum[at] = T(float(x[at]) + float(y[at]));
 }
 
 // Up to eight tensors, and where each of them ends in what they become together.
@@ -389,6 +367,24 @@ template <typename T> __device__ void put_rows(const T* rows, const uint32_t* pl
     for (int i = threadIdx.x; i < width; i += blockDim.x) to[i] = from[i];
 }
 
+// Rows of a table [v, width], a block for each. One that is not there has no numbers.
+template <typename T>
+__device__ void take_rows(const T* table, const uint32_t* places, T* rows, int width, uint32_t count) {
+    const uint32_t place = places[blockIdx.x];
+    const T* from = table + size_t(place) * width;
+    T* to = rows + size_t(blockIdx.x) * width;
+    if (place >= count) {
+        for (int i = threadIdx.x; i < width; i += blockDim.x) to[i] = T(NAN);
+        return;
+    }
+    const bool in_packs = width % PACK == 0 && reinterpret_cast<uintptr_t>(table) % sizeof(int4) == 0;
+    const int packed = in_packs ? width : 0;
+    for (int i = threadIdx.x * PACK; i < packed; i += blockDim.x * PACK) {
+        *reinterpret_cast<Pack<T>*>(to + i) = pack_at(from + i);
+    }
+    for (int i = packed + threadIdx.x; i < width; i += blockDim.x) to[i] = from[i];
+}
+
 // Turns all numbers of each head of x [b * tokens, heads, 2 * half], a pack of the first half and one of the second for each
 // thread. The table has `places` rows.
 template <typename T>
@@ -492,6 +488,7 @@ __device__ void halves(const T* both, T* y, size_t count, size_t inner, int acti
     write_pack(y + at, a);
 }
 
+// Without a `y`, that is left out.
 template <typename T>
 __device__ void halves_back(const T* both, const T* gradient, T* y, T* d_both, size_t count, size_t inner,
                             int activation) {
@@ -507,7 +504,8 @@ __device__ void halves_back(const T* both, const T* gradient, T* y, T* d_both, s
         a[k] = g[k] * c[k] * active.y;
         c[k] = g[k] * active.x;
     }
-    write_pack(y + at, h), write_pack(d_both + of_gate, a), write_pack(d_both + of_gate + inner, c);
+    if (y) write_pack(y + at, h);
+    write_pack(d_both + of_gate, a), write_pack(d_both + of_gate + inner, c);
 }
 
 // The same a number for each thread, where halves are no whole packs.
@@ -527,7 +525,7 @@ __device__ void halves_back_single(const T* both, const T* gradient, T* y, T* d_
     const size_t gate = at + at / inner * inner;
     const float2 active = activate_for<T>(both[gate], activation);
     const float c = both[gate + inner], g = gradient[at];
-    y[at] = T(active.x * c);
+    if (y) y[at] = T(active.x * c);
     d_both[gate] = T(g * c * active.y);
     d_both[gate + inner] = T(g * active.x);
 }
@@ -539,8 +537,6 @@ template <typename T> __device__ void swap_middle(const T* x, T* y, size_t count
     const size_t i = at % e, j = at / e % b, k = at / e / b % c, l = at / e / b / c;
     y[at] = x[((l * b + j) * c + k) * e + i];
 }
-
-__device__ float capped(float score, float cap) { return cap > 0 ? cap * tanhf(score / cap) : score; }
 
 // Scores [b, h, t, s] -> weights. `runs` [b, t, 2] holds the first key of each query and the one after its last.
 template <typename T>
@@ -582,68 +578,6 @@ __device__ void softmax_back(const T* weights, const float* gradient, const floa
         }
         dz[i] = T(float(weights[i]) * (gradient[i] - along) * slope);
     }
-}
-
-// The target of a row that only fills up.
-constexpr uint32_t IGNORE = 0xffffffff;
-
-// Some numbers of a row that a thread has seen: their largest, and the sum of exponentials below it.
-struct Seen {
-    float largest = -INFINITY, sum = 0;
-    template <int N> __device__ void take(float (&numbers)[N], float cap) {
-        float most = -INFINITY;
-#pragma unroll
-        for (int i = 0; i < N; ++i) most = fmaxf(most, numbers[i] = capped(numbers[i], cap));
-        if (most == -INFINITY) return;
-        if (most > largest) {
-            sum *= expf(largest - most);
-            largest = most;
-        }
-#pragma unroll
-        for (int i = 0; i < N; ++i) sum += expf(numbers[i] - largest);
-    }
-};
-
-// Logits [n, v] -> the loss of each row, and the gradient of the logits times `inverse` [1] and `scale`.
-template <typename T>
-__device__ void cross_entropy(const float* logits, const uint32_t* targets, const float* inverse, float* losses, T* dz,
-                              int vocabulary, float cap, float scale) {
-    const size_t start = size_t(blockIdx.x) * vocabulary;
-    const uint32_t target = targets[blockIdx.x];
-    logits += start, dz += start;
-    if (target == IGNORE) {
-        if (threadIdx.x == 0) losses[blockIdx.x] = 0;
-        for (int i = threadIdx.x; i < vocabulary; i += blockDim.x) dz[i] = T(0.0f);
-        return;
-    }
-    const int packed = vocabulary % PACK == 0 ? vocabulary : 0;
-    Seen seen;
-    for (int i = threadIdx.x * PACK; i < packed; i += blockDim.x * PACK) {
-        float some[PACK];
-        read_pack(logits + i, some);
-        seen.take(some, cap);
-    }
-    for (int i = packed + threadIdx.x; i < vocabulary; i += blockDim.x) {
-        float one[1] = {logits[i]};
-        seen.take(one, cap);
-    }
-    const float largest = block_largest(seen.largest);
-    const float sum = block_sum(seen.sum > 0 ? seen.sum * expf(seen.largest - largest) : seen.sum);
-    if (threadIdx.x == 0) losses[blockIdx.x] = logf(sum) + largest - capped(logits[target], cap);
-    const float share = inverse[0] * scale;
-    auto slope = [&](float number, int at) {
-        const float logit = capped(number, cap);
-        const float along = cap > 0 ? share * (1.0f - logit / cap * (logit / cap)) : share;
-        return (expf(logit - largest) / sum - (uint32_t(at) == target ? 1.0f : 0.0f)) * along;
-    };
-    for (int i = threadIdx.x * PACK; i < packed; i += blockDim.x * PACK) {
-        float some[PACK];
-        read_pack(logits + i, some);
-#pragma unroll
-        for (int j = 0; j < PACK; ++j) some[j] = slope(some[j], i + j);
-        write_pack(dz + i, some);
-    }
-    for (int i = packed + threadIdx.x; i < vocabulary; i += blockDim.x) dz[i] = T(slope(logits[i], i));
 }
 
 // Numbers in NF4: two codes a byte, the first in the upper half, times the scale of their block. That is an f32, or, where scales are in
@@ -708,6 +642,9 @@ __device__ void widen_codes(const uint8_t* codes, const float* pairs, const uint
     }                                                                                                                  \
     extern "C" __global__ void scale_##NAME(T* x, const float* factor, size_t count) { scale(x, *factor, count); }       \
     extern "C" __global__ void add_##NAME(const T* x, const T* y, T* sum, size_t count) { add(x, y, sum, count); }      \
+    extern "C" __global__ void add_singles_##NAME(const T* x, const T* y, T* sum, size_t count) {                      \
+        add_singles(x, y, sum, count);                                                                                 \
+    }                                                                                                                  \
     extern "C" __global__ void dropout_##NAME(const T* x, const uint32_t* placed, T* y, size_t count, int low, int high,  \
                                               int threshold, float kept, int adds, int in_packs) {                     \
         dropout(x, placed, y, count, low, high, threshold, kept, adds, in_packs);                                      \
@@ -787,6 +724,9 @@ __device__ void widen_codes(const uint8_t* codes, const float* pairs, const uint
                                                    T* dz, int keys, float scale, float cap) {                          \
         softmax_back(weights, gradient, scores, dz, keys, scale, cap);                                                 \
     }                                                                                                                  \
+    extern "C" __global__ void take_rows_##NAME(const T* table, const uint32_t* places, T* rows, int width, int count) {\
+        take_rows(table, places, rows, width, uint32_t(count));                                                        \
+    }                                                                                                                  \
     extern "C" __global__ void put_rows_##NAME(const T* rows, const uint32_t* places, T* all, int width) {             \
         put_rows(rows, places, all, width);                                                                            \
     }                                                                                                                  \
@@ -795,11 +735,6 @@ __device__ void widen_codes(const uint8_t* codes, const float* pairs, const uint
                                                   const float* scale_values, const float* largest, T* y, size_t count, \
                                                   size_t first, int block, int group, float offset, int packed) {      \
         widen_codes(codes, pairs, scale_codes, scale_values, largest, y, count, first, block, group, offset, packed != 0);\
-    }                                                                                                                  \
-    extern "C" __global__ void cross_entropy_##NAME(const float* logits, const uint32_t* targets,                      \
-                                                    const float* inverse, float* losses, T* dz, int vocabulary,        \
-                                                    float cap, float scale) {                                          \
-        cross_entropy(logits, targets, inverse, losses, dz, vocabulary, cap, scale);                                   \
     }
 
 FOR_DTYPE(float, f32)

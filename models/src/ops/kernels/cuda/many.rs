@@ -8,7 +8,7 @@ use candle_core::{DType, Tensor};
 use crate::{
     Result,
     ops::{
-        kernels::cuda::{Launch, PACK, address, broken, in_packs, output},
+        kernels::cuda::{Launch, PACK, address, broken, in_packs, losses::sum, output},
         weight::MOST,
     },
 };
@@ -214,5 +214,5 @@ pub(crate) fn squared_sum(tensors: &[Tensor]) -> Result<Tensor> {
         .launch("squares", &tensors[0])?
         .tensors(&[&sums])?
         .launch(table.blocks, THREADS)?;
-    Ok(sums.sum_all()?)
+    sum(&sums, None)
 }
