@@ -451,6 +451,16 @@ impl Decoder {
         Ok(())
     }
 
+    /// Has layers of one input be computed by one product with their adapters, where a device does that.
+    pub(super) fn join_adapted(&mut self) -> Result<()> {
+        for block in &mut self.blocks {
+            let block = Rc::make_mut(block);
+            block.attention.join(&mut self.parameters)?;
+            block.feed_forward.join(&mut self.parameters)?;
+        }
+        Ok(())
+    }
+
     /// Whether these tokens make a long text of one that was none.
     pub(super) fn becomes_long(&self, past: usize, tokens: usize) -> bool {
         past > 0 && !self.is_long(past) && self.is_long(past + tokens)

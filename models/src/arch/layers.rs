@@ -1,8 +1,6 @@
 //! The layers architectures are made of: weights by checkpoint name, and the operation they go through.
 
-use candle_core::D;
-#[cfg(feature = "cuda")]
-use candle_core::{DType, Tensor};
+use candle_core::{D, DType, Tensor};
 
 use crate::{
     Error, Result,
@@ -56,7 +54,11 @@ pub(super) struct LinearAdapter {
 
 /// Several projections of one input: one matrix each, or all in one.
 #[derive(Debug, Clone)]
-pub(super) struct Projections(Vec<Linear>);
+pub(super) struct Projections {
+    linears: Vec<Linear>,
+    /// The weights below each other [Σ o, i], where those of the layers are parts of it: see [`Projections::join`].
+    below: Option<Tensor>,
+}
 
 /// RMS norm over the last dimension.
 #[derive(Debug, Clone)]
@@ -151,7 +153,10 @@ impl Builder<'_> {
     /// Linear layers of one input.
     pub(super) fn projections(&mut self, names: &[&str], bias: bool) -> Result<Projections> {
         let linears = names.iter().map(|name| self.linear(name, bias, 1.0));
-        Ok(Projections(linears.collect::<Result<_>>()?))
+        Ok(Projections {
+            linears: linears.collect::<Result<_>>()?,
+            below: None,
+        })
     }
 
     fn linear_weight(&mut self, shape: &[usize], initial: Initial) -> Result<LinearWeight> {
@@ -301,11 +306,11 @@ impl Linear {
 
 impl Projections {
     pub(super) fn iter(&self) -> std::slice::Iter<'_, Linear> {
-        self.0.iter()
+        self.linears.iter()
     }
 
     pub(super) fn iter_mut(&mut self) -> std::slice::IterMut<'_, Linear> {
-        self.0.iter_mut()
+        self.linears.iter_mut()
     }
 
     /// The weights of all below each other, and their biases, of which there are none or all.
@@ -314,11 +319,66 @@ impl Projections {
         tape: Option<&Tape>,
         stacked: &Stacked,
     ) -> Option<(Converted, Vec<Value>)> {
-        let weights = self.0.iter().map(|it| it.plain().map(|it| it.on(tape)));
-        let biases = self.0.iter().filter_map(|it| it.bias.as_ref());
+        let weights = self
+            .linears
+            .iter()
+            .map(|it| it.plain().map(|it| it.on(tape)));
+        let biases = self.linears.iter().filter_map(|it| it.bias.as_ref());
         let biases: Vec<Value> = biases.map(|it| it.on(tape)).collect();
         let weights = stacked.find(&weights.collect::<Option<Vec<_>>>()?)?;
-        (biases.is_empty() || biases.len() == self.0.len()).then_some((weights, biases))
+        (biases.is_empty() || biases.len() == self.linears.len()).then_some((weights, biases))
+    }
+
+    /// Puts the weights of layers with adapters below each other in memory, where these are computed so: frozen ones in 16 bits on CUDA.
+    /// Until it has returned, they are there twice.
+    pub(super) fn join(&mut self, parameters: &mut Parameters) -> Result<()> {
+        let dense = |it: &Linear| match &it.weight {
+            LinearWeight::Dense(weight) if it.adapter.is_some() => Some(weight.clone()),
+            _ => None,
+        };
+        let weights: Option<Vec<Parameter>> = self.linears.iter().map(dense).collect();
+        let Some(weights) = weights else {
+            return Ok(());
+        };
+        let tensors: Vec<Tensor> = weights.iter().map(Parameter::tensor).collect();
+        let is_served = |it: &Tensor| {
+            it.device().is_cuda()
+                && matches!(it.dtype(), DType::BF16 | DType::F16)
+                && it.dtype() == tensors[0].dtype()
+        };
+        if weights.iter().any(Parameter::trainable) || !tensors.iter().all(is_served) {
+            return Ok(());
+        }
+        let below = Tensor::cat(&tensors, 0)?;
+        let mut start = 0;
+        for (linear, weight) in self.linears.iter_mut().zip(weights) {
+            let rows = weight.tensor().dim(0)?;
+            let part = below.narrow(0, start, rows)?;
+            start += rows;
+            let parameter = Parameter::new(weight.name(), &part, false)?;
+            parameters.insert(parameter.clone());
+            linear.weight = LinearWeight::Dense(parameter);
+        }
+        self.below = Some(below);
+        Ok(())
+    }
+
+    /// All that comes out beside each other, x [.., d] -> [.., Σ o], where it is learned with adapters by one product.
+    pub(super) fn joined(&self, tape: Option<&Tape>, x: &Value) -> Result<Option<Value>> {
+        match (&self.below, tape.and_then(|_| self.adapted(tape))) {
+            (Some(below), Some(adapted)) => {
+                ops::lora::joined_linears_with_adapters(x, &adapted, below)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// All with their adapters, if each has one.
+    fn adapted(&self, tape: Option<&Tape>) -> Option<Vec<AdaptedLinear>> {
+        // What is dropped of an input is the same for all that read it, so that they can be computed together.
+        let place = self.linears.first().map_or("", Linear::name);
+        let adapted = self.linears.iter().map(|it| it.adapted(tape, place));
+        adapted.collect()
     }
 
     /// x [.., d] -> one [.., width] for each of `widths`.
@@ -329,22 +389,21 @@ impl Projections {
         widths: [usize; N],
         stacked: Option<&Stacked>,
     ) -> Result<[Value; N]> {
-        // What is dropped of an input is the same for all that read it, so that they can be computed together.
-        let place = self.0.first().map_or("", Linear::name);
-        let adapted = self.0.iter().map(|linear| linear.adapted(tape, place));
-        let adapted: Option<Vec<_>> = adapted.collect();
-        let mut parts = match adapted {
+        let mut parts = match self.adapted(tape) {
             Some(adapted) => ops::lora::linears_with_adapters(x, &adapted)?,
-            None if self.0.iter().all(|it| it.adapter.is_none()) => {
+            None if self.linears.iter().all(|it| it.adapter.is_none()) => {
                 let plain = |it: &Linear| {
                     let bias = it.bias.as_ref().map(|it| it.on(tape));
                     (it.weight_on(tape, stacked), bias)
                 };
-                let plain: Vec<_> = self.0.iter().map(plain).collect();
+                let plain: Vec<_> = self.linears.iter().map(plain).collect();
                 ops::linear::linears(x, &plain)?
             }
             None => {
-                let outputs = self.0.iter().map(|linear| linear.forward(tape, x, stacked));
+                let outputs = self
+                    .linears
+                    .iter()
+                    .map(|linear| linear.forward(tape, x, stacked));
                 outputs.collect::<Result<Vec<_>>>()?
             }
         };

@@ -141,5 +141,5 @@ pub fn attach(decoder: &mut Decoder, config: &LoraConfig, weights: &mut dyn Weig
         );
         return Err(Error::setting("lora.targets", problem));
     }
-    Ok(())
+    decoder.join_adapted()
 }

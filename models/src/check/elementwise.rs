@@ -8,7 +8,7 @@ use crate::{
     ops::{
         dropout::{Dropout, dropout},
         elementwise::{add, convert, narrow, reshape, scale},
-        gated::{Activation, gated},
+        gated::{Activation, gated, gated_joined},
     },
     tape::{Tape, Value},
 };
@@ -30,6 +30,12 @@ pub(super) fn gates() -> Result<Operation> {
         trials.push(trial(parts.collect(), gate));
         let parts = both(&[40, 72], 2.0)?.into_iter().map(Input::transposed);
         trials.push(trial(parts.collect(), gate));
+        for width in [2 * 33, 2 * 40] {
+            let both = Input::activation("gate and up", &[3, width])?;
+            trials.push(trial(vec![both], move |_, v| {
+                gated_joined(&v[0], activation)
+            }));
+        }
         trials.push(trial(both(&[2, 256, 1536], 3.0)?, gate));
     }
     Operation::of(1, trials)

@@ -2,7 +2,7 @@
 //! than what they are multiplied with.
 
 use candle_core::{
-    DType, Device,
+    D, DType, Device,
     quantized::{GgmlDType, QTensor},
 };
 
@@ -12,11 +12,12 @@ use crate::{
     device::dtype::{DeviceClass, Dtype},
     ops::{
         dropout::Dropout,
-        elementwise::add,
+        elementwise::{add, narrow, scale},
         feed_forward::{Along, feed_forward},
         gated::Activation,
-        linear::{linear, linear_to_heads},
-        lora::{AdaptedLinear, Adapter, linears_with_adapters},
+        linear::{linear, stacked_linear},
+        lora::{AdaptedLinear, Adapter, joined_linears_with_adapters, linears_with_adapters},
+        rope::turned_heads,
         weight::{Converted, Quantized, Stacked, nf4::MakeNf4},
     },
     tape::Value,
@@ -78,7 +79,8 @@ fn stacked(x: Input) -> Result<StepTrial> {
         let stacked = Stacked::new(weights, v[0].tensor().dtype());
         let weights = stacked.find(&v[1..]);
         let weights = weights.ok_or_else(|| Error::Data("no stacked weights".to_owned()))?;
-        let [q, k, v] = linear_to_heads(&v[0], &weights, &[], [3, 3, 3], 16)?;
+        let all = stacked_linear(&v[0], &weights, &[])?;
+        let [q, k, v] = turned_heads(&all, [3, 3, 3], 16, None)?;
         stacked.forget();
         add(&add(&q, &k)?, &v)
     }))
@@ -156,8 +158,13 @@ pub(super) fn adapters(class: DeviceClass, dtype: Dtype) -> Result<Operation> {
         let weight = Input::stored("weight", &[330, 130], stored)?;
         trials.push(with_adapter(x(&[70, 130])?, weight, 8, 0.0)?);
     }
-    trials.push(with_adapters(x(&[3, 43])?, 17, &[3, 8])?);
-    trials.push(with_adapters(x(&[70, 136])?, 48, &[8, 16, 8])?);
+    trials.push(with_adapters(x(&[3, 43])?, 17, &[3, 8], false)?);
+    trials.push(with_adapters(x(&[70, 136])?, 48, &[8, 16, 8], false)?);
+    // Elsewhere they are computed one by one.
+    if matches!(class, DeviceClass::CudaBefore80 | DeviceClass::Cuda80) && dtype != Dtype::F32 {
+        trials.push(with_adapters(x(&[3, 43])?, 17, &[3, 8], true)?);
+        trials.push(with_adapters(x(&[70, 136])?, 48, &[8, 16, 8], true)?);
+    }
     trials.push(with_adapter(x(&[2, 256, 512])?, kept(768, 512)?, 16, 0.0)?);
     Operation::of(DEEPEST, trials)
 }
@@ -165,40 +172,62 @@ pub(super) fn adapters(class: DeviceClass, dtype: Dtype) -> Result<Operation> {
 fn with_adapter(x: Input, weight: Input, rank: usize, dropout: f64) -> Result<StepTrial> {
     let b = Input::master("B", &[weight.dims()[0], rank])?;
     let inputs = vec![x, weight];
-    adapted(inputs, vec![b], dropout)
+    adapted(inputs, vec![b], dropout, false)
 }
 
-/// The sum of layers of one input, each with a rank of its own.
-fn with_adapters(x: Input, columns: usize, ranks: &[usize]) -> Result<StepTrial> {
-    let weight = Input::activation("weight", &[columns, x.width()])?.frozen();
+/// A sum of layers of one input, each with a rank of its own, one by one or by one product.
+fn with_adapters(x: Input, columns: usize, ranks: &[usize], joined: bool) -> Result<StepTrial> {
+    let shape = [columns * ranks.len(), x.width()];
+    let name = if joined { "joined weights" } else { "weights" };
+    let weight = Input::activation(name, &shape)?.frozen();
     let b = |rank: &usize| Input::master("B", &[columns, *rank]);
     let b = ranks.iter().map(b).collect::<Result<_>>()?;
-    adapted(vec![x, weight], b, 0.0)
+    adapted(vec![x, weight], b, 0.0, joined)
 }
 
-fn adapted(mut inputs: Vec<Input>, b: Vec<Input>, dropout: f64) -> Result<StepTrial> {
+/// Layers whose weights lie below each other.
+fn adapted(mut inputs: Vec<Input>, b: Vec<Input>, dropout: f64, joined: bool) -> Result<StepTrial> {
     let width = inputs[0].width();
-    for b in b {
-        inputs.push(Input::master("A", &[b.width(), width])?.affine(0.1, 0.0)?);
+    for (at, b) in b.into_iter().enumerate() {
+        let size = 0.1 * (at + 1) as f64;
+        inputs.push(Input::master("A", &[b.width(), width])?.affine(size, 0.0)?);
         inputs.push(b);
     }
     Ok(trial(inputs, move |tape, v| {
-        let weight = Value::constant(v[1].tensor().clone());
-        let layer = |(at, parts): (usize, &[Value])| AdaptedLinear {
-            weight: (&weight).into(),
-            bias: None,
-            adapter: Adapter {
-                a: parts[0].clone(),
-                b: parts[1].clone(),
-                scale: 0.5 + at as f64,
-                dropout: Dropout::new(Some(tape), dropout, "x"),
-            },
+        let below = v[1].tensor();
+        let columns = v[3].tensor().dim(0)?;
+        let layer = |(at, parts): (usize, &[Value])| -> Result<AdaptedLinear> {
+            let weight = Value::constant(below.narrow(0, at * columns, columns)?);
+            Ok(AdaptedLinear {
+                weight: (&weight).into(),
+                bias: None,
+                adapter: Adapter {
+                    a: parts[0].clone(),
+                    b: parts[1].clone(),
+                    scale: 0.5 + at as f64,
+                    dropout: Dropout::new(Some(tape), dropout, "x"),
+                },
+            })
         };
-        let layers: Vec<_> = v[2..].chunks(2).enumerate().map(layer).collect();
-        let outputs = linears_with_adapters(&v[0], &layers)?;
+        let layers = v[2..].chunks(2).enumerate().map(layer);
+        let layers: Vec<_> = layers.collect::<Result<_>>()?;
+        let all = match joined {
+            true => joined_linears_with_adapters(&v[0], &layers, below)?,
+            false => None,
+        };
+        let outputs = match all {
+            Some(all) => {
+                let part = |at| narrow(&all, D::Minus1, at * columns, columns);
+                (0..layers.len()).map(part).collect::<Result<_>>()?
+            }
+            None => linears_with_adapters(&v[0], &layers)?,
+        };
         let (first, rest) = outputs
             .split_first()
             .ok_or_else(|| Error::Data("no layer".to_owned()))?;
-        rest.iter().try_fold(first.clone(), |sum, y| add(&sum, y))
+        let mut factors = [-0.5, 2.0].into_iter().cycle();
+        rest.iter().try_fold(first.clone(), |sum, y| {
+            add(&sum, &scale(y, factors.next().unwrap_or(1.0))?)
+        })
     }))
 }

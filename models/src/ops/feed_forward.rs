@@ -43,7 +43,7 @@ pub fn feed_forward(
     let _profiled = profile::operation("feed-forward");
     let matrix = along.matrix(x.tensor())?;
     let both = along.multiply(&up.numbers().get()?, &matrix)?;
-    let h = gated::halves(&both, activation, along)?;
+    let h = gated::halves(Kernel::FeedForward, &both, activation, along)?;
     let y = along.multiply(&down.numbers().get()?, &h)?;
     drop(h);
     let y = along.like(&y, x.tensor())?;
@@ -55,7 +55,7 @@ pub fn feed_forward(
     let backward = move |gradient: Tensor| {
         let gradient = along.matrix(&gradient)?;
         let dh = along.multiply_back(&down_numbers.get()?, &gradient)?;
-        let (h, d_both) = gated::halves_back(&both, &dh, activation, along)?;
+        let (h, d_both) = gated::halves_back(Kernel::FeedForward, &both, &dh, activation, along)?;
         drop(dh);
         let d_down = learned_down.gradients(|| along.weight_gradient(&gradient, &h))?;
         drop((gradient, h));

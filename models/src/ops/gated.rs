@@ -9,9 +9,10 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Result,
     ops::{
+        as_rows,
         feed_forward::Along,
         kernels::{self, Kernel},
-        widen,
+        rows_like, widen,
     },
     profile,
     tape::Value,
@@ -52,16 +53,36 @@ pub fn gated(gate: &Value, up: &Value, activation: Activation) -> Result<Value> 
     }))
 }
 
-/// φ(a) ⊙ c, of which `both` has the one before the other along a dimension: [2f, m] -> [f, m], or [m, 2f] -> [m, f].
-pub(crate) fn halves(both: &Tensor, activation: Activation, along: Along) -> Result<Tensor> {
-    if kernels::metal::serves(Kernel::FeedForward, &[both]) {
+/// The same of a gate, and what it opens, beside each other: both [.., 2f] -> [.., f]. Saves both.
+pub fn gated_joined(both: &Value, activation: Activation) -> Result<Value> {
+    let _profiled = profile::operation("gated activation");
+    let like = both.tensor().clone();
+    let rows = as_rows(&like)?;
+    let y = rows_like(
+        &halves(Kernel::Gated, &rows, activation, Along::Last)?,
+        &like,
+    )?;
+    Ok(Value::record(y, &[both], move |gradient: Tensor| {
+        let d_both = halves_gradient(&rows, &as_rows(&gradient)?, activation)?;
+        Ok(vec![Some(rows_like(&d_both, &like)?)])
+    }))
+}
+
+/// φ(a) ⊙ c for the operation of a kernel, of which `both` has the one before the other along a dimension: [2f, m] -> [f, m], or [m, 2f] -> [m, f].
+pub(crate) fn halves(
+    kernel: Kernel,
+    both: &Tensor,
+    activation: Activation,
+    along: Along,
+) -> Result<Tensor> {
+    if kernels::metal::serves(kernel, &[both]) {
         return kernels::metal::gated::halves(both, activation, along);
     }
-    if kernels::cpu::serves(Kernel::FeedForward, &[both]) {
+    if kernels::cpu::serves(kernel, &[both]) {
         return kernels::cpu::gated::halves(both, activation, along);
     }
     #[cfg(feature = "cuda")]
-    if kernels::cuda::serves(Kernel::FeedForward, &[both]) {
+    if kernels::cuda::serves(kernel, &[both]) {
         return kernels::cuda::gated::halves(both, activation, along);
     }
     let [a, c] = split(both, along)?;
@@ -70,19 +91,20 @@ pub(crate) fn halves(both: &Tensor, activation: Activation, along: Along) -> Res
 
 /// φ(a) ⊙ c once more, and the gradients of a and c side by side, from the gradient of the former.
 pub(crate) fn halves_back(
+    kernel: Kernel,
     both: &Tensor,
     gradient: &Tensor,
     activation: Activation,
     along: Along,
 ) -> Result<(Tensor, Tensor)> {
-    if kernels::metal::serves(Kernel::FeedForward, &[both, gradient]) {
+    if kernels::metal::serves(kernel, &[both, gradient]) {
         return kernels::metal::gated::halves_back(both, gradient, activation, along);
     }
-    if kernels::cpu::serves(Kernel::FeedForward, &[both, gradient]) {
+    if kernels::cpu::serves(kernel, &[both, gradient]) {
         return kernels::cpu::gated::halves_back(both, gradient, activation, along);
     }
     #[cfg(feature = "cuda")]
-    if kernels::cuda::serves(Kernel::FeedForward, &[both, gradient]) {
+    if kernels::cuda::serves(kernel, &[both, gradient]) {
         return kernels::cuda::gated::halves_back(both, gradient, activation, along);
     }
     let [a, c] = split(both, along)?;
@@ -92,6 +114,16 @@ pub(crate) fn halves_back(
     let d_both = Tensor::cat(&[da, dc], along.of_matrix())?;
     let dtype = both.dtype();
     Ok(((active * c)?.to_dtype(dtype)?, d_both.to_dtype(dtype)?))
+}
+
+/// The gradients of a and c side by side alone, of [m, 2f] from that of [m, f].
+fn halves_gradient(both: &Tensor, gradient: &Tensor, activation: Activation) -> Result<Tensor> {
+    let kernel = Kernel::Gated;
+    #[cfg(feature = "cuda")]
+    if kernels::cuda::serves(kernel, &[both, gradient]) {
+        return kernels::cuda::gated::halves_gradient(both, gradient, activation);
+    }
+    Ok(halves_back(kernel, both, gradient, activation, Along::Last)?.1)
 }
 
 /// a and c, in f32 or wider.
@@ -147,7 +179,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        ops::testing::{check_gradients, normal},
+        ops::testing::{check_close, check_gradients, normal},
         tape::{Gradients, Tape},
     };
 
@@ -183,6 +215,21 @@ mod tests {
         let inputs = [normal(1, &[3, 7]), normal(2, &[3, 7])];
         for activation in [Activation::Silu, Activation::Gelu, Activation::GeluTanh] {
             check_gradients(&inputs, |_, v| gated(&v[0], &v[1], activation));
+            check_gradients(&[normal(3, &[2, 3, 8])], |_, v| {
+                gated_joined(&v[0], activation)
+            });
         }
+    }
+
+    #[test]
+    fn a_gate_beside_what_it_opens_is_the_gate_of_both() {
+        let both = Value::constant(normal(1, &[2, 3, 8]));
+        let [gate, up] = [0, 4].map(|start| {
+            let half = both.tensor().narrow(2, start, 4).unwrap();
+            Value::constant(half.contiguous().unwrap())
+        });
+        let y = gated_joined(&both, Activation::Silu).unwrap();
+        let expected = gated(&gate, &up, Activation::Silu).unwrap();
+        check_close("the gate", y.tensor(), expected.tensor(), 1e-12);
     }
 }

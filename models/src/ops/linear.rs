@@ -3,7 +3,7 @@
 //! Backward: dx = g W, dW = gᵀ x, dc = the sum of g over rows. Saves x only when dW is wanted; for a frozen weight the
 //! layer saves nothing but the weight itself, which is there anyway.
 
-use std::iter;
+use std::slice;
 
 use candle_core::{D, Tensor};
 
@@ -27,20 +27,37 @@ use crate::{
 /// gradient comes back in its own dtype. A weight without a slot is frozen and costs nothing in backward but the product
 /// for dx.
 pub fn linear(x: &Value, weight: impl Into<Weight>, bias: Option<&Value>) -> Result<Value> {
+    with_biases(x, weight, bias.map_or(&[], slice::from_ref))
+}
+
+/// Layers of one input by one product, from weights that are stacked: x [.., i], W [Σ o, i] -> [.., Σ o]. `biases` are those of all layers,
+/// or there are none.
+pub fn stacked_linear(x: &Value, weights: &Converted, biases: &[Value]) -> Result<Value> {
+    with_biases(x, weights, biases)
+}
+
+/// A layer whose bias is in parts, below each other, or that has none.
+fn with_biases(x: &Value, weight: impl Into<Weight>, biases: &[Value]) -> Result<Value> {
     let _profiled = profile::operation("linear");
     let weight = weight.into();
     let rows = as_rows(x.tensor())?;
     let matrix = weight.matrix();
-    let y = matrix.project(Kernel::Linear, &rows, &[], bias.map(Value::tensor))?;
+    let bias = match biases {
+        [] => None,
+        [one] => Some(one.tensor().clone()),
+        some => Some(Tensor::cat(
+            &some.iter().map(Value::tensor).collect::<Vec<_>>(),
+            0,
+        )?),
+    };
+    let y = matrix.project(Kernel::Linear, &rows, &[], bias.as_ref())?;
     let y = rows_like(&y, x.tensor())?;
 
     let like = x.tensor().clone();
     let wants_x = x.wants_gradient();
     let learned = Learned::of(weight.values());
     let saved_x = learned.any().then_some(rows);
-    let bias_dtype = bias
-        .filter(|bias| bias.wants_gradient())
-        .map(|bias| bias.tensor().dtype());
+    let learned_biases = Learned::of(biases);
     let backward = move |gradient: Tensor| {
         let gradient = as_rows(&gradient)?;
         let dx = match wants_x {
@@ -54,15 +71,12 @@ pub fn linear(x: &Value, weight: impl Into<Weight>, bias: Option<&Value>) -> Res
             Some(x) => learned.gradients(|| weight_gradient(Kernel::Linear, &gradient, &x, 1.0))?,
             None => learned.none(),
         };
-        let dc = match bias_dtype {
-            Some(dtype) => Some(sum_rows(&gradient)?.to_dtype(dtype)?),
-            None => None,
-        };
-        Ok([vec![dx], dw, vec![dc]].concat())
+        let dc = learned_biases.gradients(|| sum_rows(&gradient))?;
+        Ok([vec![dx], dw, dc].concat())
     };
     let mut inputs = vec![x];
     inputs.extend(weight.values());
-    inputs.extend(bias);
+    inputs.extend(biases);
     Ok(Value::record(y, &inputs, backward))
 }
 
@@ -74,80 +88,6 @@ pub fn linears(x: &Value, layers: &[(Weight, Option<Value>)]) -> Result<Vec<Valu
     let ys = layers.iter();
     ys.map(|(weight, bias)| linear(x, weight.clone(), bias.as_ref()))
         .collect()
-}
-
-/// Queries, keys and values, by one product, from weights that are stacked: x [.., i], W [Σ h · e, i] -> [.., h, e] for each of `heads`.
-/// `biases` are those of all layers, below each other as the weights are, or there are none.
-///
-/// The heads of a token lie beside each other, and their way back is one product for the gradient of x, and one for that of W: all of
-/// them have to be used.
-pub fn linear_to_heads(
-    x: &Value,
-    weights: &Converted,
-    biases: &[Value],
-    heads: [usize; 3],
-    head_dim: usize,
-) -> Result<[Value; 3]> {
-    let _profiled = profile::operation("linear");
-    let rows = as_rows(x.tensor())?.contiguous()?;
-    let below = |biases: &[Value]| {
-        let biases: Vec<&Tensor> = biases.iter().map(Value::tensor).collect();
-        Tensor::cat(&biases, 0)
-    };
-    let bias = (!biases.is_empty()).then(|| below(biases)).transpose()?;
-    let matrix = weights.numbers().get()?;
-    let all = project(Kernel::Linear, &[Term::new(&rows, &matrix)], bias.as_ref())?;
-    drop(matrix);
-    let mut dims = x.tensor().dims().to_vec();
-    dims.pop();
-    let place = dims.len();
-    dims.extend([all.dim(1)? / head_dim, head_dim]);
-    let all = all.reshape(dims)?;
-    let mut start = 0;
-    let parts = heads.map(|count| {
-        start += count;
-        all.narrow(place, start - count, count)
-    });
-    let [q, k, v] = parts;
-
-    let (learned, learned_biases) = (Learned::of(weights.values()), Learned::of(biases));
-    let saved_x = learned.any().then_some(rows);
-    let (numbers, like) = (weights.numbers().clone(), x.tensor().clone());
-    let wants_x = x.wants_gradient();
-    let back = move |gradients: Vec<Tensor>| {
-        let gradient = beside(&gradients, place)?;
-        drop(gradients);
-        let gradient = gradient.flatten_from(place)?.flatten_to(place - 1)?;
-        let dw = match saved_x {
-            Some(x) => learned.gradients(|| weight_gradient(Kernel::Linear, &gradient, &x, 1.0))?,
-            None => learned.none(),
-        };
-        let dc = learned_biases.gradients(|| sum_rows(&gradient))?;
-        let dx = match wants_x {
-            true => {
-                let matrix = numbers.get()?;
-                let dx = project_back(Kernel::Linear, &[Term::new(&gradient, &matrix)])?;
-                Some(rows_like(&dx, &like)?)
-            }
-            false => None,
-        };
-        Ok([vec![dx], dw, dc].concat())
-    };
-    let learning = weights.values().iter().chain(biases);
-    let inputs: Vec<&Value> = iter::once(x).chain(learning).collect();
-    let parts = Value::record_together(vec![q?, k?, v?], &inputs, back);
-    parts
-        .try_into()
-        .map_err(|_| Error::Data("no three results".to_owned()))
-}
-
-/// Tensors beside each other along a dimension.
-fn beside(tensors: &[Tensor], along: usize) -> Result<Tensor> {
-    #[cfg(feature = "cuda")]
-    if let Some(joined) = kernels::cuda::many::join(tensors, along)? {
-        return Ok(joined);
-    }
-    Ok(Tensor::cat(tensors, along)?)
 }
 
 /// The same where x has few rows that may be rounded, and all weights are in blocks.

@@ -85,6 +85,25 @@ pub fn linears_with_adapters(x: &Value, layers: &[AdaptedLinear]) -> Result<Vec<
     each.collect()
 }
 
+/// The same beside each other [.., Σ o], by one product, where their weights lie below each other in memory, [Σ o, i]. Nothing where
+/// the layers would be computed one by one.
+pub fn joined_linears_with_adapters(
+    x: &Value,
+    layers: &[AdaptedLinear],
+    below: &Tensor,
+) -> Result<Option<Value>> {
+    let _profiled = profile::operation("linear with adapter");
+    let biases = layers.iter().filter(|it| it.bias.is_some()).count();
+    if below.dtype() != x.tensor().dtype() || ![0, layers.len()].contains(&biases) {
+        return Ok(None);
+    }
+    #[cfg(feature = "cuda")]
+    if kernels::cuda::lora::serves(x, layers) {
+        return kernels::cuda::lora::joined_linears_with_adapters(x, layers, below).map(Some);
+    }
+    Ok(None)
+}
+
 /// y = x Wᵀ + c + s · drop(x) Aᵀ Bᵀ, with x [.., i], weight W [o, i] and bias c [o], both frozen -> [.., o].
 pub fn linear_with_adapter(
     x: &Value,

@@ -273,28 +273,77 @@ fn bounds([mut low, mut high]: [f64; 2], width: usize, truncate: bool) -> (f64, 
 pub fn rope(x: &Value, rotation: &Rotation) -> Result<Value> {
     let _profiled = profile::operation("rope");
     let y = rotate(x.tensor(), rotation, false)?;
-    Ok(turned(x, y, rotation))
-}
-
-/// The same of heads that nobody reads as they were, such as those of [`linear_to_heads`](super::linear::linear_to_heads): CUDA turns
-/// them where they lie.
-pub fn rope_in_place(x: &Value, rotation: &Rotation) -> Result<Value> {
-    #[cfg(feature = "cuda")]
-    if kernels::cuda::serves(Kernel::Rope, &[x.tensor()])
-        && kernels::cuda::rope::rotate_in_place(x.tensor(), rotation)?
-    {
-        let _profiled = profile::operation("rope");
-        return Ok(turned(x, x.tensor().clone(), rotation));
-    }
-    rope(x, rotation)
-}
-
-/// y, what x was turned to.
-fn turned(x: &Value, y: Tensor, rotation: &Rotation) -> Value {
     let rotation = rotation.clone();
-    Value::record(y, &[x], move |gradient: Tensor| {
+    Ok(Value::record(y, &[x], move |gradient: Tensor| {
         Ok(vec![Some(rotate(&gradient, &rotation, true)?)])
-    })
+    }))
+}
+
+/// Queries, keys and values, whose heads lie beside each other and are read by nobody else: all [b, t, Σ h · e] -> [b, t, h, e] for each of
+/// `heads`, the first two of them turned. CUDA turns them where they lie. Saves nothing.
+///
+/// Their way back is one tensor, so all of them have to be used.
+pub fn turned_heads(
+    all: &Value,
+    heads: [usize; 3],
+    head_dim: usize,
+    rotation: Option<&Rotation>,
+) -> Result<[Value; 3]> {
+    let _profiled = profile::operation("rope");
+    let (b, t, width) = all.tensor().dims3()?;
+    let apart = (b, t, width / head_dim.max(1), head_dim);
+    let first = heads[0] + heads[1];
+    let turned = turn_first(all.tensor().reshape(apart)?, first, rotation, false)?;
+    let mut start = 0;
+    let parts = heads.map(|count| {
+        start += count;
+        turned.narrow(2, start - count, count)
+    });
+    let [q, k, v] = parts;
+    let rotation = rotation.cloned();
+    let back = move |gradients: Vec<Tensor>| {
+        let gradient = join(&gradients)?;
+        drop(gradients);
+        let gradient = turn_first(gradient, first, rotation.as_ref(), true)?;
+        Ok(vec![Some(gradient.reshape((b, t, width))?)])
+    };
+    let parts = Value::record_together(vec![q?, k?, v?], &[all], back);
+    parts
+        .try_into()
+        .map_err(|_| Error::Data("no three results".to_owned()))
+}
+
+/// Heads [b, t, h, e], the first of which are turned.
+fn turn_first(
+    all: Tensor,
+    count: usize,
+    rotation: Option<&Rotation>,
+    back: bool,
+) -> Result<Tensor> {
+    let Some(rotation) = rotation else {
+        return Ok(all);
+    };
+    let first = all.narrow(2, 0, count)?;
+    #[cfg(feature = "cuda")]
+    if kernels::cuda::serves(Kernel::Rope, &[&first])
+        && kernels::cuda::rope::rotate_in_place(&first, rotation, back)?
+    {
+        return Ok(all);
+    }
+    let rest = all.narrow(2, count, all.dim(2)? - count)?;
+    let first = rotate(&first.contiguous()?, rotation, back)?;
+    Ok(Tensor::cat(&[first, rest], 2)?)
+}
+
+/// Heads [b, t, h, e] beside each other.
+fn join(heads: &[Tensor]) -> Result<Tensor> {
+    #[cfg(feature = "cuda")]
+    if kernels::enabled(Kernel::Rope)
+        && let Some(joined) = kernels::cuda::many::join(heads, 2)?
+    {
+        return Ok(joined);
+    }
+    Ok(Tensor::cat(heads, 2)?)
 }
 
 fn rotate(x: &Tensor, rotation: &Rotation, back: bool) -> Result<Tensor> {

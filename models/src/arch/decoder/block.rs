@@ -9,12 +9,12 @@ use crate::{
         attention::{Scoring, Spans, attention},
         elementwise::{add, reshape},
         feed_forward::{Along, feed_forward},
-        gated::{Activation, gated},
-        linear::linear_to_heads,
-        rope::{Rotation, rope, rope_in_place},
+        gated::{Activation, gated, gated_joined},
+        linear::stacked_linear,
+        rope::{Rotation, rope, turned_heads},
         weight::{Converted, Stacked},
     },
-    parameters::Parameter,
+    parameters::{Parameter, Parameters},
     tape::{Tape, Value},
 };
 
@@ -151,10 +151,8 @@ impl Attention {
         stacked: Option<&Stacked>,
     ) -> Result<Value> {
         let rotation = kind.rope.map(|index| &shared.rotations[index]);
-        let in_place = stacked.filter(|_| self.reads_in_place(rotation));
-        let converted = in_place.and_then(|it| self.input.converted(tape, it));
-        let [q, k, v] = match converted {
-            Some((weights, biases)) => self.beside(x, &weights, &biases, rotation)?,
+        let [q, k, v] = match self.joined(tape, x, rotation, stacked)? {
+            Some(parts) => parts,
             None => self.apart(tape, x, rotation, stacked)?,
         };
         let spans = shared
@@ -191,31 +189,27 @@ impl Attention {
         self.output.forward(tape, &join_heads(&y)?, stacked)
     }
 
-    /// Whether queries and keys are turned where they lie, or not at all. What is computed of them otherwise would be kept beside them.
-    fn reads_in_place(&self, rotation: Option<&Rotation>) -> bool {
-        let is_whole = |it: &Rotation| it.turns_packs(self.head_dim);
-        self.qk_norms.is_none() && rotation.is_none_or(is_whole)
-    }
-
-    /// Queries, keys and values of x beside each other, by one product: [b, t, d] -> [b, t, h, e] each.
-    fn beside(
+    /// Queries, keys and values of x by one product, where they are turned as they come out of it, or not at all: [b, t, d] -> [b, t, h, e]
+    /// each. What else is computed of them would be kept beside them.
+    fn joined(
         &self,
+        tape: Option<&Tape>,
         x: &Value,
-        weights: &Converted,
-        biases: &[Value],
         rotation: Option<&Rotation>,
-    ) -> Result<[Value; 3]> {
-        let heads = [self.heads, self.key_heads, self.key_heads];
-        let parts = linear_to_heads(x, weights, biases, heads, self.head_dim)?;
-        let Some(rotation) = rotation else {
-            return Ok(parts);
+        stacked: Option<&Stacked>,
+    ) -> Result<Option<[Value; 3]>> {
+        let is_whole = |it: &Rotation| it.turns_packs(self.head_dim);
+        if self.qk_norms.is_some() || !rotation.is_none_or(is_whole) {
+            return Ok(None);
+        }
+        let stacked = stacked.and_then(|it| self.input.converted(tape, it));
+        let all = match stacked {
+            Some((weights, biases)) => Some(stacked_linear(x, &weights, &biases)?),
+            None => self.input.joined(tape, x)?,
         };
-        let [q, k, v] = parts;
-        Ok([
-            rope_in_place(&q, rotation)?,
-            rope_in_place(&k, rotation)?,
-            v,
-        ])
+        let heads = [self.heads, self.key_heads, self.key_heads];
+        all.map(|all| turned_heads(&all, heads, self.head_dim, rotation))
+            .transpose()
     }
 
     /// The same, each by its own product, with the norms of queries and keys.
@@ -239,6 +233,14 @@ impl Attention {
             (q, k) = (rope(&q, rotation)?, rope(&k, rotation)?);
         }
         Ok([q, k, v])
+    }
+
+    /// Puts frozen weights of one input below each other, where adapters at all of them are computed so.
+    pub(super) fn join(&mut self, parameters: &mut Parameters) -> Result<()> {
+        match self.qk_norms {
+            Some(_) => Ok(()),
+            None => self.input.join(parameters),
+        }
     }
 
     /// Rows that follow what a cache holds, which holds them as well afterwards: q [b, t, h, e], k and v [b, t, k, e] -> [b, t, h, e].
@@ -281,9 +283,19 @@ impl FeedForward {
         if let Some([up, down]) = stacked.and_then(|it| self.converted(tape, it)) {
             return feed_forward(x, &up, &down, self.activation, Along::Last);
         }
-        let [gate, up] = self.input.forward(tape, x, [self.width; 2], stacked)?;
-        let gated = gated(&gate, &up, self.activation)?;
+        let gated = match self.input.joined(tape, x)? {
+            Some(both) => gated_joined(&both, self.activation)?,
+            None => {
+                let [gate, up] = self.input.forward(tape, x, [self.width; 2], stacked)?;
+                gated(&gate, &up, self.activation)?
+            }
+        };
         self.down.forward(tape, &gated, stacked)
+    }
+
+    /// Puts frozen weights of one input below each other, where adapters at all of them are computed so.
+    pub(super) fn join(&mut self, parameters: &mut Parameters) -> Result<()> {
+        self.input.join(parameters)
     }
 
     /// Gate and up below each other, and down, where all are converted and nothing is added to what comes out of them.

@@ -135,7 +135,8 @@ mod tests {
             elementwise::{add, narrow, reshape},
             feed_forward::{Along, feed_forward},
             gated::{Activation, gated},
-            linear::{linear, linear_to_heads},
+            linear::{linear, stacked_linear},
+            rope::turned_heads,
             testing::normal,
         },
         tape::{Gradients, Tape},
@@ -186,9 +187,8 @@ mod tests {
                 let parts = match together {
                     true => {
                         let weights = joined.find(&weights).unwrap();
-                        linear_to_heads(&x, &weights, biases, heads, width)
-                            .unwrap()
-                            .to_vec()
+                        let all = stacked_linear(&x, &weights, biases).unwrap();
+                        turned_heads(&all, heads, width, None).unwrap().to_vec()
                     }
                     false => {
                         let part = |at: usize| {
@@ -218,7 +218,9 @@ mod tests {
         let (x, weight) = (tape.input(f32s(1, &[2, 8])), tape.input(f32s(2, &[6, 8])));
         let joined = Stacked::new(vec![weight.tensor().clone()], DType::F32);
         let weights = joined.find(slice::from_ref(&weight)).unwrap();
-        let parts = linear_to_heads(&x, &weights, &[], [1, 1, 1], 2).unwrap();
+        let all = stacked_linear(&x, &weights, &[]).unwrap();
+        let all = reshape(&all, &[1, 2, 6]).unwrap();
+        let parts = turned_heads(&all, [1, 1, 1], 2, None).unwrap();
         let seed = parts[0].tensor().ones_like().unwrap();
         let gradients = tape.backward_to(&parts[0], seed, &[&x], &mut Gradients::default());
         let words = gradients.unwrap_err().to_string();

@@ -44,7 +44,7 @@ pub(crate) fn halves(both: &Tensor, activation: Activation, along: Along) -> Res
     let both = both.contiguous()?;
     let lines = Lines::of(&both, along)?;
     let y = output(lines.shape, both.dtype(), &both)?;
-    lines.launch("halves", &[&both, &y], activation)?;
+    lines.launch("halves", &[&both], &[Some(&y)], activation)?;
     Ok(y)
 }
 
@@ -55,13 +55,19 @@ pub(crate) fn halves_back(
     activation: Activation,
     along: Along,
 ) -> Result<(Tensor, Tensor)> {
-    let (both, gradient) = (both.contiguous()?, gradient.contiguous()?);
-    let lines = Lines::of(&both, along)?;
-    let y = output(lines.shape, both.dtype(), &both)?;
-    let d_both = output(both.shape(), both.dtype(), &both)?;
-    let tensors = [&both, &gradient, &y, &d_both];
-    lines.launch("halves_back", &tensors, activation)?;
+    let lines = Lines::of(both, along)?;
+    let y = output(lines.shape, both.dtype(), both)?;
+    let d_both = lines.back(both, gradient, Some(&y), activation)?;
     Ok((y, d_both))
+}
+
+/// See [`halves_gradient`](crate::ops::gated::halves_gradient).
+pub(crate) fn halves_gradient(
+    both: &Tensor,
+    gradient: &Tensor,
+    activation: Activation,
+) -> Result<Tensor> {
+    Lines::of(both, Along::Last)?.back(both, gradient, None, activation)
 }
 
 /// Lines of two halves, one after the other.
@@ -87,15 +93,44 @@ impl Lines {
         })
     }
 
-    fn launch(&self, name: &str, tensors: &[&Tensor], activation: Activation) -> Result<()> {
+    /// The gradients of both halves, and y where it is wanted once more.
+    fn back(
+        &self,
+        both: &Tensor,
+        gradient: &Tensor,
+        y: Option<&Tensor>,
+        activation: Activation,
+    ) -> Result<Tensor> {
+        let (both, gradient) = (both.contiguous()?, gradient.contiguous()?);
+        let d_both = output(both.shape(), both.dtype(), &both)?;
+        let written = [y, Some(&d_both)];
+        self.launch("halves_back", &[&both, &gradient], &written, activation)?;
+        Ok(d_both)
+    }
+
+    /// What is written may be left out where the kernel allows it.
+    fn launch(
+        &self,
+        name: &str,
+        read: &[&Tensor],
+        written: &[Option<&Tensor>],
+        activation: Activation,
+    ) -> Result<()> {
         let (count, inner) = (self.shape.0 * self.shape.1, self.inner);
-        let packs = inner.is_multiple_of(PACK) && in_packs(tensors)?;
+        let all = read
+            .iter()
+            .copied()
+            .chain(written.iter().copied().flatten());
+        let packs = inner.is_multiple_of(PACK) && in_packs(&all.collect::<Vec<_>>())?;
         let (name, threads) = match packs {
             true => (name.to_owned(), count / PACK),
             false => (format!("{name}_single"), count),
         };
-        Launch::of(&name, tensors[0])?
-            .tensors(tensors)?
+        let mut launch = Launch::of(&name, read[0])?.tensors(read)?;
+        for tensor in written {
+            launch = launch.perhaps(*tensor)?;
+        }
+        launch
             .counts(&[count, inner])
             .whole(&[number(activation)])
             .for_each(threads)

@@ -90,13 +90,50 @@ pub(crate) fn linears_with_adapters(x: &Value, layers: &[AdaptedLinear]) -> Resu
         let rows = gradients.iter().map(|it| Ok(as_rows(it)?.contiguous()?));
         let rows: Vec<Tensor> = rows.collect::<Result<_>>()?;
         drop(gradients);
-        let (dx, gradients) = group.back(&rows, wants_x)?;
-        let dx = dx.map(|dx| rows_like(&dx, &like)).transpose()?;
-        Ok([vec![dx], gradients.into_iter().map(Some).collect()].concat())
+        let through_weights = wants_x.then(|| group.through_weights(&rows)).transpose()?;
+        group.back(&rows, through_weights, &like)
     };
+    Ok(Value::record_together(outputs, &inputs(x, layers), back))
+}
+
+/// See [`joined_linears_with_adapters`](crate::ops::lora::joined_linears_with_adapters).
+pub(crate) fn joined_linears_with_adapters(
+    x: &Value,
+    layers: &[AdaptedLinear],
+    below: &Tensor,
+) -> Result<Value> {
+    let group = Group::new(x, layers)?;
+    let (n, all) = (group.rows.dim(0)?, below.dim(0)?);
+    let y = output((n, all), below.dtype(), below)?;
+    product(1.0, plain(&group.rows), transposed(below), 0.0, &y)?;
+    group.add_adapters(&group.parts_of(&y)?)?;
+    let biases = layers.iter().filter_map(|it| it.bias.as_ref());
+    let biases: Vec<&Tensor> = biases.map(Value::tensor).collect();
+    let bias = match biases.is_empty() {
+        true => None,
+        false => Some(Tensor::cat(&biases, 0)?),
+    };
+    let y = rows_like(&with_bias(y, bias.as_ref())?, x.tensor())?;
+
+    let (like, wants_x) = (x.tensor().clone(), x.wants_gradient());
+    let below = below.clone();
+    let back = move |gradient: Tensor| {
+        let gradient = as_rows(&gradient)?;
+        let mut through_weights = None;
+        if wants_x {
+            let dx = output(group.rows.shape(), below.dtype(), &below)?;
+            product(1.0, plain(&gradient), plain(&below), 0.0, &dx)?;
+            through_weights = Some(dx);
+        }
+        group.back(&group.parts_of(&gradient)?, through_weights, &like)
+    };
+    Ok(Value::record(y, &inputs(x, layers), back))
+}
+
+/// What layers of one input learn from.
+fn inputs<'a>(x: &'a Value, layers: &'a [AdaptedLinear]) -> Vec<&'a Value> {
     let parts = layers.iter().map(|it| [&it.adapter.a, &it.adapter.b]);
-    let all: Vec<&Value> = iter::once(x).chain(parts.flatten()).collect();
-    Ok(Value::record_together(outputs, &all, back))
+    iter::once(x).chain(parts.flatten()).collect()
 }
 
 impl Group {
@@ -169,24 +206,42 @@ impl Group {
         if !narrow.is_empty() {
             side::join()?;
         }
-        let with = self.layers.iter().zip(&outputs);
-        let with = with.map(|(layer, y)| layer.through_b(y, &self.z));
-        thin::up(&with.collect::<Result<Vec<_>>>()?, true)?;
+        self.add_adapters(&outputs)?;
         Ok(outputs)
     }
 
-    /// The gradients of x [n, i], if somebody wants it, and of A and B of each layer, from those of what came out of each, [n, o].
-    fn back(&self, returned: &[Tensor], wants_x: bool) -> Result<(Option<Tensor>, Vec<Tensor>)> {
+    /// Adds s z Bᵀ to what comes out of each layer.
+    fn add_adapters(&self, outputs: &[Tensor]) -> Result<()> {
+        let with = self.layers.iter().zip(outputs);
+        let with = with.map(|(layer, y)| layer.through_b(y, &self.z));
+        thin::up(&with.collect::<Result<Vec<_>>>()?, true)
+    }
+
+    /// The columns of each layer [n, o], of those of all beside each other.
+    fn parts_of(&self, all: &Tensor) -> Result<Vec<Tensor>> {
+        let mut start = 0;
+        let part = |layer: &Layer| {
+            let columns = layer.weight.dim(0)?;
+            start += columns;
+            Ok(all.narrow(1, start - columns, columns)?)
+        };
+        self.layers.iter().map(part).collect()
+    }
+
+    /// The gradients of x, if somebody wants it, like x, and of A and B of each layer, from those of what came out of each, [n, o].
+    /// As far as it goes through the weights, the gradient of x is there, [n, i].
+    fn back(
+        &self,
+        returned: &[Tensor],
+        through_weights: Option<Tensor>,
+        like: &Tensor,
+    ) -> Result<Vec<Option<Tensor>>> {
         let dz = output(self.z.shape(), self.rows.dtype(), &self.rows)?;
         let with = self.layers.iter().zip(returned);
         let with = with.map(|(layer, gradient)| layer.through_b(gradient, &dz));
         thin::down(&with.collect::<Result<Vec<_>>>()?)?;
-        let dx = match wants_x {
-            true => Some(self.through_weights(returned)?),
-            false => None,
-        };
         let gradients = self.adapters_back(returned, &dz)?;
-        match (&dx, &self.dropout) {
+        match (&through_weights, &self.dropout) {
             (Some(dx), Some(dropout)) => {
                 let through_adapters = output(dx.shape(), dx.dtype(), dx)?;
                 thin::up(&[self.through_a(through_adapters.clone(), &dz)], false)?;
@@ -195,7 +250,8 @@ impl Group {
             (Some(dx), None) => thin::up(&[self.through_a(dx.clone(), &dz)], true)?,
             (None, _) => {}
         }
-        Ok((dx, gradients))
+        let dx = through_weights.map(|dx| rows_like(&dx, like)).transpose()?;
+        Ok([vec![dx], gradients.into_iter().map(Some).collect()].concat())
     }
 
     /// The gradient of x as far as it goes through the weights: Σ g W.

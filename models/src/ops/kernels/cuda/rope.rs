@@ -29,9 +29,9 @@ pub(crate) fn rotate(x: &Tensor, rotation: &Rotation, back: bool) -> Result<Tens
     Ok(y)
 }
 
-/// Turns heads where they lie, whether others lie beside them or not. Says whether it could: their numbers have to be whole packs.
-pub(crate) fn rotate_in_place(x: &Tensor, rotation: &Rotation) -> Result<bool> {
-    turn_packs(x, x, rotation, false)
+/// Turns heads where they lie, or turns them back, whether others lie beside them or not. Says whether it could: their numbers have to be whole packs.
+pub(crate) fn rotate_in_place(x: &Tensor, rotation: &Rotation, back: bool) -> Result<bool> {
+    turn_packs(x, x, rotation, back)
 }
 
 /// Turns x to y by whole packs, if both allow it.

@@ -2,6 +2,7 @@
 //! run only when asked for: `cargo test --workspace --lib --features cuda -- --ignored cuda`.
 
 mod codes;
+mod joined;
 mod next_token;
 mod pictures;
 mod puzzles;
@@ -9,22 +10,27 @@ mod recorded;
 mod scores;
 mod stacked;
 
-use candle_core::{DType, Device, Tensor};
+use candle_core::{D, DType, Device, Tensor};
 
 use crate::{
     Result,
     ops::{
         attention::{Scoring, Spans, attention},
         batch_norm::{Moments, Then, batch_norm, follow},
+        classify::{Squash, classify},
         convolution::{Geometry, convolution},
         cross_entropy::{IGNORE, head_cross_entropy},
         dropout::{Dropout, dropout},
-        elementwise::{add, convert, scale, swap},
-        embedding::embedding,
+        elementwise::{add, convert, narrow, scale, swap},
+        embedding::{embedding, look_up},
         feed_forward::{Along, feed_forward},
-        gated::{Activation, gated},
+        gated::{Activation, gated, gated_joined},
+        kernels::Kernel,
         linear::linear,
-        lora::{AdaptedLinear, Adapter, linear_with_adapter, linears_with_adapters},
+        lora::{
+            AdaptedLinear, Adapter, joined_linears_with_adapters, linear_with_adapter,
+            linears_with_adapters,
+        },
         norm::{residual_norm, rms_norm},
         pool::max_pool,
         rope::{Rope, RopeScaling, rope},
@@ -157,6 +163,10 @@ fn gates_equal_the_composition() {
             normal(2, &[70, 1001]),
         ];
         check(&inputs, 1e-5, |v| gated(&v[0], &v[1], activation));
+        for width in [66, 96] {
+            let both = (normal(1, &[2, 35, width]) * 2.0).unwrap();
+            check(&[both], 1e-5, |v| gated_joined(&v[0], activation));
+        }
     }
 }
 
@@ -197,23 +207,30 @@ fn linear_layers_equal_the_composition() {
 #[test]
 #[ignore = "needs a CUDA device"]
 fn layers_of_one_input_equal_the_composition() {
-    for probability in [0.0, 0.4] {
-        check_layers_of_one_input(&[8, 3, 16], [35, 40, 24], probability);
+    for beside in [false, true] {
+        let check = |ranks: &[usize], sizes| check_layers_of_one_input(ranks, sizes, 0.0, beside);
+        check_layers_of_one_input(&[8, 3, 16], [35, 40, 24], 0.4, beside);
+        check(&[8, 3, 16], [35, 40, 24]);
+        // Rows that fill no block, more columns than a warp has at a time, and ranks in two parts.
+        check(&[20, 8, 17], [150, 296, 328]);
+        check(&[40], [35, 40, 24]);
+        // More layers than one launch takes.
+        check(&[2, 8, 3, 8, 4], [35, 40, 24]);
+        // Enough for a warp to have several tiles.
+        check(&[8, 5], [1050, 40, 1096]);
+        // Ranks, and widths, that our own kernels leave to cuBLAS.
+        check(&[72, 8, 4], [35, 40, 24]);
+        check(&[8, 3, 16], [35, 39, 26]);
     }
-    // Rows that fill no block, more columns than a warp has at a time, and ranks in two parts.
-    check_layers_of_one_input(&[20, 8, 17], [150, 296, 328], 0.0);
-    check_layers_of_one_input(&[40], [35, 40, 24], 0.0);
-    // More layers than one launch takes.
-    check_layers_of_one_input(&[2, 8, 3, 8, 4], [35, 40, 24], 0.0);
-    // Enough for a warp to have several tiles.
-    check_layers_of_one_input(&[8, 5], [1050, 40, 1096], 0.0);
-    // Ranks, and widths, that our own kernels leave to cuBLAS.
-    check_layers_of_one_input(&[72, 8, 4], [35, 40, 24], 0.0);
-    check_layers_of_one_input(&[8, 3, 16], [35, 39, 26], 0.0);
 }
 
 /// Of tokens with so many numbers that go in, and others that come out.
-fn check_layers_of_one_input(ranks: &[usize], [tokens, i, o]: [usize; 3], probability: f64) {
+fn check_layers_of_one_input(
+    ranks: &[usize],
+    [tokens, i, o]: [usize; 3],
+    probability: f64,
+    beside: bool,
+) {
     let small = 1.0 / (i as f64).sqrt();
     let mut inputs = vec![normal(1, &[2, tokens, i])];
     for (seed, rank) in (2..).zip(ranks) {
@@ -245,7 +262,20 @@ fn check_layers_of_one_input(ranks: &[usize], [tokens, i, o]: [usize; 3], probab
             })
         };
         let layers = v[1..].chunks(2).zip(&weights).map(layer);
-        let y = linears_with_adapters(&v[0], &layers.collect::<Result<Vec<_>>>()?)?;
+        let layers = layers.collect::<Result<Vec<_>>>()?;
+        let below = Tensor::cat(&weights, 0)?.to_dtype(x.dtype())?;
+        let below = below.to_device(x.device())?;
+        let is_narrow = x.device().is_cuda() && x.dtype() != DType::F32;
+        let y = match joined_linears_with_adapters(&v[0], &layers, &below)?.filter(|_| beside) {
+            Some(all) => {
+                let part = |at| narrow(&all, D::Minus1, at * o, o);
+                (0..layers.len()).map(part).collect::<Result<_>>()?
+            }
+            None => {
+                assert!(!(beside && is_narrow), "not beside each other");
+                linears_with_adapters(&v[0], &layers)?
+            }
+        };
         let (first, others) = y.split_first().unwrap();
         let mut factors = [2.0, -0.5].into_iter().cycle();
         others.iter().try_fold(first.clone(), |sum, y| {
@@ -292,6 +322,8 @@ fn attention_equals_the_composition() {
             Spans::causal(1, 130, 0, None)
         });
         check([2, 1, 4, 64], [500, 2], &|| Spans::causal(2, 1, 499, None));
+        // So many rows that a block of keys has two of four heads.
+        check([96, 16, 8, 8], [16, 2], &|| Spans::causal(96, 16, 0, None));
     }
 }
 
@@ -424,6 +456,40 @@ fn the_head_and_its_loss_equal_the_composition() {
                 head_cross_entropy(&v[0], &v[1], &targets, soft_cap, 7.0)
             });
         }
+    }
+}
+
+#[test]
+#[ignore = "needs a CUDA device"]
+fn losses_of_few_classes_equal_the_composition() {
+    for (rows, classes, smoothing) in [(1, 2, 0.0), (70, 11, 0.0), (33, 12, 0.2), (9, 300, 0.1)] {
+        for squash in [Squash::Stablemax, Squash::Softmax] {
+            let scores = (normal(1, &[rows, classes]) * 3.0).unwrap();
+            check(&[scores], 1e-5, |v| {
+                let device = v[0].tensor().device();
+                let meant = (0..rows as u32).map(|row| row * 7 % classes as u32);
+                let meant = Tensor::from_iter(meant, device)?;
+                let weights = (0..rows).map(|row| if row % 5 == 3 { 0.0f32 } else { 1.0 });
+                let weights = Tensor::from_iter(weights, device)?;
+                classify(&v[0], &meant, &weights, squash, smoothing)
+            });
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs a CUDA device"]
+fn rows_that_are_looked_up_equal_those_of_the_composition() {
+    let (cpu, cuda) = (Device::Cpu, device());
+    let places = (0..300u32).map(|at| at * at % 70);
+    let places = Tensor::from_iter(places, &cpu).unwrap();
+    for (width, dtype) in [(33, DType::F32), (64, DType::F16), (1025, DType::BF16)] {
+        let table = normal(1, &[70, width]).to_dtype(dtype).unwrap();
+        let taken = |device: &Device| {
+            let [table, places] = [&table, &places].map(|it| it.to_device(device).unwrap());
+            look_up(Kernel::Embedding, &table, &places).unwrap()
+        };
+        check_close("the rows", &taken(&cuda), &taken(&cpu), 0.0);
     }
 }
 

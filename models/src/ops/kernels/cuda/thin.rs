@@ -35,7 +35,7 @@ const GRADIENT_BYTES: usize = 48 << 10;
 
 /// Columns of a thin matrix above which cuBLAS is faster, and numbers of a wide one.
 const MOST_RANKS: usize = 64;
-const MOST_NUMBERS: usize = 16 << 20;
+const MOST_NUMBERS: usize = 12 << 20;
 
 /// Going up, a warp may have several times so many rows, and reads M once for all of them: as many as leave so many times 16 x 64
 /// numbers for each, which keep a large GPU busy.

@@ -1,6 +1,7 @@
 //! Steps of a decoder, launched and recorded.
 
 use candle_core::{DType, Device, Tensor};
+use serde_json::Value as Json;
 
 use super::device;
 use crate::{
@@ -134,34 +135,51 @@ fn learn(adapters: Adapters, dtype: DType, is_recorded: bool) -> (Vec<f64>, Vec<
     (losses, weights.to_vec1().unwrap())
 }
 
-/// With adapters, or all of it learns.
+/// With adapters at all linear layers, beside weights in this dtype, or all of it learns.
 fn small_decoder(adapters: Adapters, dtype: DType, device: &Device) -> Decoder {
     let config = serde_json::json!({
         "model_type": "llama", "vocab_size": 300, "hidden_size": 64, "intermediate_size": 96,
         "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
         "max_position_embeddings": 128, "tie_word_embeddings": true,
     });
-    let config = DecoderConfig::from_json(&config).unwrap();
-    let mut weights = InitialWeights::new(3, device);
-    let mut decoder =
-        Decoder::new(config, &mut weights, adapters.is_none(), dtype, device).unwrap();
-    if let Some((rank, dropout)) = adapters {
-        let targets = ["q_proj", "k_proj", "v_proj", "down_proj"];
-        let config = LoraConfig {
-            rank,
-            alpha: 8.0,
-            dropout,
-            rank_stabilized: false,
-            targets: Targets::Named(targets.map(Into::into).into()),
-            layers: None,
-        };
-        lora::attach(&mut decoder, &config, &mut weights).unwrap();
+    match adapters {
+        None => {
+            let config = DecoderConfig::from_json(&config).unwrap();
+            let mut weights = InitialWeights::new(3, device);
+            Decoder::new(config, &mut weights, true, dtype, device).unwrap()
+        }
+        Some((rank, dropout)) => adapted_decoder(&config, rank, dropout, dtype, device),
     }
+}
+
+/// A decoder with adapters at all linear layers, whose weights and numbers are of this dtype.
+pub(super) fn adapted_decoder(
+    config: &Json,
+    rank: usize,
+    dropout: f64,
+    dtype: DType,
+    device: &Device,
+) -> Decoder {
+    let config = DecoderConfig::from_json(config).unwrap();
+    let mut weights = InitialWeights {
+        dtype,
+        ..InitialWeights::new(3, device)
+    };
+    let mut decoder = Decoder::new(config, &mut weights, false, dtype, device).unwrap();
+    let config = LoraConfig {
+        rank,
+        alpha: 8.0,
+        dropout,
+        rank_stabilized: false,
+        targets: Targets::Matching(lora::ALL_LINEAR.to_owned()),
+        layers: None,
+    };
+    lora::attach(&mut decoder, &config, &mut weights).unwrap();
     decoder
 }
 
 /// Two rows of documents of other lengths in each step, of which not all is learned.
-fn small_pass(decoder: &Decoder, step: u32, micro_batch: u32) -> Box<dyn FixedPass> {
+pub(super) fn small_pass(decoder: &Decoder, step: u32, micro_batch: u32) -> Box<dyn FixedPass> {
     let length = if step % 3 == 2 { 48 } else { 64 };
     let numbers = |of: &dyn Fn(u32) -> u32| (0..2 * length).map(of).collect::<Vec<u32>>();
     let input = Input {

@@ -8,8 +8,8 @@ use crate::{
         elementwise::{add, reshape},
         feed_forward::{Along, feed_forward},
         gated::{Activation, gated},
-        linear::{linear, linear_to_heads},
-        rope::{Rope, RopeScaling, rope_in_place},
+        linear::{linear, stacked_linear},
+        rope::{Rope, RopeScaling, rope, turned_heads},
         testing::normal,
         weight::Stacked,
     },
@@ -51,20 +51,24 @@ fn run(dtype: DType, together: bool) -> Vec<Tensor> {
         let y = linear(&x, weight, None).unwrap();
         reshape(&y, &[2, TOKENS, count, HEAD_DIM]).unwrap()
     };
-    let parts: Vec<Value> = match together {
-        true => linear_to_heads(&x, &find(&qkv), &[], heads, HEAD_DIM)
-            .unwrap()
-            .to_vec(),
-        false => qkv.iter().map(|it| alone(it, 2)).collect(),
-    };
     let positions: Vec<u32> = (0..2 * TOKENS as u32).collect();
     let table = Rope::new(HEAD_DIM, 1e4, &RopeScaling::None);
     let rotation = table.rotation(&positions, 2, &device).unwrap();
-    let turned = parts[..2]
-        .iter()
-        .map(|it| rope_in_place(it, &rotation).unwrap());
-    let turned: Vec<Value> = turned.collect();
-    let y = add(&add(&turned[0], &turned[1]).unwrap(), &parts[2]).unwrap();
+    let turned: Vec<Value> = match together {
+        true => {
+            let all = stacked_linear(&x, &find(&qkv), &[]).unwrap();
+            let turned = turned_heads(&all, heads, HEAD_DIM, Some(&rotation));
+            turned.unwrap().to_vec()
+        }
+        false => {
+            let mut parts: Vec<Value> = qkv.iter().map(|it| alone(it, 2)).collect();
+            for part in &mut parts[..2] {
+                *part = rope(part, &rotation).unwrap();
+            }
+            parts
+        }
+    };
+    let y = add(&add(&turned[0], &turned[1]).unwrap(), &turned[2]).unwrap();
     let y = reshape(&y, &[2, TOKENS, 2 * HEAD_DIM]).unwrap();
     let y = match together {
         true => linear(&y, &find(std::slice::from_ref(output)), None).unwrap(),
