@@ -3,6 +3,7 @@
 //! Short by default. `ANNEAL_SOAK_KILLS` and `ANNEAL_SOAK_FAULTS` make it long; docs/RELIABILITY.md has what came out.
 
 use std::{
+    collections::BTreeMap,
     fs,
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
@@ -22,6 +23,16 @@ use crate::{
 
 /// Steps that are certainly enough for each kill to find the run at work.
 const STEPS_PER_KILL: usize = 75;
+/// Its carry, average and vectors of puzzles are saved with the weights.
+const PUZZLE_RUN: &str = "\
+task: puzzle
+data: {files: [puzzles]}
+trm: {hidden_size: 16, num_heads: 1, halt_max_steps: 3}
+batch: {rows: 4, accumulate: 1}
+evaluate: {every: 200}
+save: {every: 40, keep_last: 1, keep_best: false}
+device: cpu
+";
 /// How long an engine may take to begin, on a machine that does much else.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -41,12 +52,22 @@ fn an_adapter_killed_at_any_moment_arrives_at_the_losses_it_would_have_had() {
 }
 
 #[test]
+fn a_run_on_puzzles_killed_at_any_moment_arrives_at_what_it_would_have_had() {
+    let kills = asked("ANNEAL_SOAK_KILLS", 24).div_ceil(3);
+    let steps = (kills * STEPS_PER_KILL).max(600);
+    let app = App::new();
+    app.anneal("data build sudoku puzzles --size 4 --train 20 --held-out 5 --seed 1")
+        .ended(0);
+    app.file("run.yaml", &format!("{PUZZLE_RUN}steps: {steps}\n"));
+    check_run(&app, &["train", "run.yaml", "--json"], [kills, steps]);
+}
+
+#[test]
 fn runs_with_faults_at_random_moments_all_arrive() {
     check_faults(asked("ANNEAL_SOAK_FAULTS", 8));
 }
 
-/// Kills a run again and again, its engine and its app in turn, and stops it for moments. Compares the losses and weights
-/// that it arrives at with those of a run that nothing happened to.
+/// Kills a run of a small model that learns in this way.
 #[track_caller]
 fn check_kills(method: &[&str]) {
     let kills = asked("ANNEAL_SOAK_KILLS", 24);
@@ -63,8 +84,15 @@ fn check_kills(method: &[&str]) {
         arguments.extend(["--set", "scratch=null", "--set", &model]);
         arguments.extend(method);
     }
-    let (reference, longest) = undisturbed(&app, &arguments, kills);
-    let mut running = Running::start(&app, &arguments);
+    check_run(&app, &arguments, [kills, steps]);
+}
+
+/// Kills a run again and again, its engine and its app in turn, and stops it for moments. Compares the losses and all tensors
+/// that it arrives at with those of a run that nothing happened to.
+#[track_caller]
+fn check_run(app: &App, arguments: &[&str], [kills, steps]: [usize; 2]) {
+    let (reference, longest) = undisturbed(app, arguments, kills);
+    let mut running = Running::start(app, arguments);
     let run = running.run.clone();
     let (mut killed, mut moments) = (0, Vec::new());
     while killed < kills {
@@ -74,10 +102,10 @@ fn check_kills(method: &[&str]) {
         let Some(engine) = running.engine() else {
             // Killed too often before it could save anything, or done.
             running.child.wait().unwrap();
-            if is_finished(&app, &run) {
+            if is_finished(app, &run) {
                 break;
             }
-            running = Running::start(&app, &["train", "--resume", &run, "--json"]);
+            running = Running::start(app, &["train", "--resume", &run, "--json"]);
             continue;
         };
         match random(5) {
@@ -93,11 +121,11 @@ fn check_kills(method: &[&str]) {
         running.engine = None;
         killed += 1;
     }
-    while !is_finished(&app, &run) {
+    while !is_finished(app, &run) {
         while running.engine().is_some() {}
         running.child.wait().unwrap();
-        if !is_finished(&app, &run) {
-            running = Running::start(&app, &["train", "--resume", &run, "--json"]);
+        if !is_finished(app, &run) {
+            running = Running::start(app, &["train", "--resume", &run, "--json"]);
         }
     }
     assert!(
@@ -113,7 +141,7 @@ fn check_kills(method: &[&str]) {
     assert_eq!(losses(&reference).len(), steps);
     let last = folder.join(format!("checkpoints/step-{steps:06}"));
     assert!(
-        weights(&last) == weights(&checkpoint(&reference)),
+        tensors(&last) == tensors(&checkpoint(&reference)),
         "{moments:?} ms"
     );
 }
@@ -179,7 +207,7 @@ fn check_faults(wanted: usize) {
             assert_eq!(all, losses(&undisturbed), "{faults}");
             let last = folder.join(format!("checkpoints/step-{STEPS:06}"));
             assert!(
-                weights(&last) == weights(&checkpoint(&undisturbed)),
+                tensors(&last) == tensors(&checkpoint(&undisturbed)),
                 "{faults}"
             );
             same += 1;
@@ -291,12 +319,17 @@ fn is_finished(app: &App, run: &str) -> bool {
         .any(|it| it["id"] == run && it["status"] == "finished")
 }
 
-/// The weights in a checkpoint.
-fn weights(folder: &Path) -> Vec<u8> {
-    let files = ["model.safetensors", "adapter_model.safetensors"];
-    let files: Vec<PathBuf> = files.iter().map(|name| folder.join(name)).collect();
-    let mut found = files.iter().filter_map(|path| fs::read(path).ok());
-    found.next().unwrap()
+/// The files of a checkpoint that hold tensors: weights, and all that learning goes on from.
+fn tensors(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let files = fs::read_dir(folder).unwrap().map(|it| it.unwrap().path());
+    let files = files.filter(|path| path.extension().is_some_and(|it| it == "safetensors"));
+    let read = |path: PathBuf| {
+        let bytes = fs::read(&path).unwrap();
+        (PathBuf::from(path.file_name().unwrap()), bytes)
+    };
+    let all: BTreeMap<_, _> = files.map(read).collect();
+    assert!(!all.is_empty(), "{}", folder.display());
+    all
 }
 
 /// A number below `bound`, from the time: no two soaks are alike.
