@@ -15,8 +15,8 @@ use models::{
         sudoku::Sudoku,
     },
     train::{
-        Kind, Measuring, Observer, RunPlace, Task, TrainPlan, TrainRequest, exhibit::Exhibit,
-        resolve,
+        Kind, Measuring, Observer, RunPlace, Task, TrainEvent, TrainPlan, TrainRequest,
+        exhibit::Exhibit, resolve,
     },
 };
 use serde_json::{Value as Json, json};
@@ -87,6 +87,36 @@ fn a_run_of_puzzles_resumes_after_a_kill_to_the_same_bits() {
         assert!(
             matches!(&shown[0], Exhibit::Puzzle { columns: 4, guesses, .. } if guesses.len() == 3 && guesses[0].len() == 16)
         );
+    }
+}
+
+#[test]
+fn a_step_learns_the_same_in_parts() {
+    let folder = tempfile::tempdir().unwrap();
+    let losses = |rows: usize| {
+        let batch = json!({"rows": rows, "accumulate": 8 / rows});
+        let plan = plan(
+            folder.path(),
+            json!({"batch": batch, "learning_rate": 1e-4}),
+        );
+        let mut events = Vec::new();
+        run(&plan, &folder.path().join(rows.to_string()), &mut events);
+        let loss = |event: &TrainEvent| match event {
+            TrainEvent::Stepped { loss, .. } => *loss,
+            _ => None,
+        };
+        events.iter().filter_map(loss).collect::<Vec<f64>>()
+    };
+    let whole = losses(8);
+    assert_eq!(whole.len(), 9);
+    for rows in [4, 2] {
+        for (step, (part, whole)) in losses(rows).iter().zip(&whole).enumerate() {
+            let apart = (part - whole).abs() / whole.abs();
+            assert!(
+                apart < 1e-4,
+                "step {step} of {rows} rows: {part} and {whole}"
+            );
+        }
     }
 }
 
