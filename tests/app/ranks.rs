@@ -403,6 +403,24 @@ fn without_cards_several_devices_are_refused_with_what_helps() {
             .notes("several devices need CUDA and NCCL; this run is on the CPU")
             .notes("choose one device, or a Linux machine with NVIDIA cards");
     }
+    // The command line of the reference under torchrun, as the run file is.
+    let words =
+        "train --config-name cfg_pretrain arch=trm data_paths=[puzzles] epochs=50000 --plan";
+    app.anneal("data build sudoku puzzles --size 4 --train 20 --held-out 5 --seed 1")
+        .ended(0);
+    let mut command = app.command(&words.split(' ').collect::<Vec<_>>());
+    let port = free_port().to_string();
+    command.envs([
+        ("RANK", "0"),
+        ("LOCAL_RANK", "0"),
+        ("WORLD_SIZE", "2"),
+        ("LOCAL_WORLD_SIZE", "2"),
+        ("MASTER_ADDR", "127.0.0.1"),
+        ("MASTER_PORT", port.as_str()),
+    ]);
+    app.run_command(command, "")
+        .ended(2)
+        .notes("several devices need CUDA and NCCL; this run is on the CPU");
     // One is no group.
     app.anneal("train run.yaml --gpus 1").ended(0);
     let refused = run(&app, "train run.yaml --gpus 3");

@@ -1,9 +1,8 @@
 //! `anneal train --config-name cfg_pretrain arch=trm …`: the command line of the program that Tiny Recursive Models come from.
 
-use std::{env, path::PathBuf};
+use std::path::PathBuf;
 
 use models::{
-    device::RequestedDevice,
     figures::counted,
     tasks::{AnyRequest, overrides},
 };
@@ -13,9 +12,6 @@ use crate::{
     store::run_file,
     wire::error::{AppError, Result},
 };
-
-/// What torchrun says of how many processes there are.
-const WORLD_SIZE: &str = "WORLD_SIZE";
 
 /// The request that the words ask for, where they are overrides: what they say is told as it was understood.
 pub(super) fn request(arguments: &Arguments, terminal: &Terminal) -> Result<Option<AnyRequest>> {
@@ -28,13 +24,6 @@ pub(super) fn request(arguments: &Arguments, terminal: &Terminal) -> Result<Opti
     if arguments.config_name.is_none() && !has_overrides {
         return Ok(None);
     }
-    refuse_ranks(
-        env::var(WORLD_SIZE).ok().as_deref(),
-        arguments
-            .device
-            .is_some_and(|it| it == RequestedDevice::Metal)
-            || (arguments.device.is_none() && cfg!(target_os = "macos")),
-    )?;
     let understood = overrides::read(arguments.config_name.as_deref(), words);
     let understood = understood.map_err(|error| {
         AppError::from(error).with_hint(
@@ -69,35 +58,9 @@ fn is_override(word: &str) -> bool {
     overrides::is_override(word) && !PathBuf::from(word).is_file()
 }
 
-/// Refuses to be one of several processes, before anything is loaded.
-fn refuse_ranks(world_size: Option<&str>, is_metal: bool) -> Result<()> {
-    let ranks = world_size.and_then(|it| it.trim().parse::<u64>().ok());
-    let Some(ranks) = ranks.filter(|ranks| *ranks > 1) else {
-        return Ok(());
-    };
-    let why = match is_metal {
-        true => "on Metal, processes have no way to add up their gradients",
-        false => "these runs are trained by one process so far",
-    };
-    Err(AppError::invalid(format!(
-        "{WORLD_SIZE} is {ranks}, so this would be one of {ranks} processes: {why}"
-    ))
-    .with_hint("start it without torchrun"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn one_of_several_processes_is_refused_with_the_reason() {
-        assert!(refuse_ranks(None, true).is_ok());
-        assert!(refuse_ranks(Some("1"), true).is_ok());
-        let metal = refuse_ranks(Some("4"), true).unwrap_err().to_string();
-        assert!(metal.contains("on Metal, processes have no way"), "{metal}");
-        let cuda = refuse_ranks(Some("2"), false).unwrap_err().to_string();
-        assert!(cuda.contains("WORLD_SIZE is 2"), "{cuda}");
-    }
 
     #[test]
     fn two_run_files_are_refused() {
