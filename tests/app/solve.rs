@@ -57,6 +57,12 @@ fn puzzles_are_made_shown_learned_and_filled_in() {
         .shows("Sudoku of 4 by 4: 20 puzzles to learn from, 5 to measure with")
         .shows("puzzle 1, ")
         .shows("────┼────");
+    app.anneal("data build reference arrays puzzles --num-aug 2")
+        .ended(0);
+    app.anneal("data inspect arrays")
+        .ended(0)
+        .shows("Sudoku of 4 by 4: 60 puzzles to learn from, 5 to measure with")
+        .shows("────┼────");
     app.anneal("solve small --held-out 1 --device cpu")
         .ended(0)
         .shows("step  changed  in conflict  halting probability")

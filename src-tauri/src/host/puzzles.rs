@@ -16,6 +16,7 @@ use models::{
         arc_files,
         board::Board,
         make::{self, Made},
+        reference,
         source::{Choice, PuzzleSet, TRAIN, places},
         sudoku::Sudoku,
         table::{ANSWERS, QUESTIONS},
@@ -123,10 +124,11 @@ impl Host {
     }
 }
 
-/// Whether a path has a table of puzzles, or tasks of ARC.
+/// Whether a path has a table of puzzles, tasks of ARC, or the arrays of the reference.
 fn has_puzzles(path: &Path) -> bool {
     let is_json = |path: &Path| path.extension().is_some_and(|it| it == "json");
     match path.is_dir() {
+        true if reference::is_one(path) => true,
         true if path.join(TRAIN).is_file() => is_table(&path.join(TRAIN)),
         true => {
             let files = arc_files::files(path).unwrap_or_default();
