@@ -53,8 +53,8 @@ fn an_adapter_killed_at_any_moment_arrives_at_the_losses_it_would_have_had() {
 
 #[test]
 fn a_run_on_puzzles_killed_at_any_moment_arrives_at_what_it_would_have_had() {
-    let kills = asked("ANNEAL_SOAK_KILLS", 24).div_ceil(3);
-    let steps = (kills * STEPS_PER_KILL).max(600);
+    let kills = asked("ANNEAL_SOAK_KILLS", 18).div_ceil(3);
+    let steps = (kills * STEPS_PER_KILL).max(450);
     let app = App::new();
     app.anneal("data build sudoku puzzles --size 4 --train 20 --held-out 5 --seed 1")
         .ended(0);
@@ -70,8 +70,8 @@ fn runs_with_faults_at_random_moments_all_arrive() {
 /// Kills a run of a small model that learns in this way.
 #[track_caller]
 fn check_kills(method: &[&str]) {
-    let kills = asked("ANNEAL_SOAK_KILLS", 24);
-    let steps = (kills * STEPS_PER_KILL).max(2500);
+    let kills = asked("ANNEAL_SOAK_KILLS", 18);
+    let steps = (kills * STEPS_PER_KILL).max(1800);
     let app = tiny(&format!(
         "steps: {steps}\nsave: {{every: 40, keep_last: 1, keep_best: false}}\n"
     ));
