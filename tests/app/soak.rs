@@ -53,7 +53,7 @@ fn an_adapter_killed_at_any_moment_arrives_at_the_losses_it_would_have_had() {
 
 #[test]
 fn a_run_on_puzzles_killed_at_any_moment_arrives_at_what_it_would_have_had() {
-    let kills = asked("ANNEAL_SOAK_KILLS", 18).div_ceil(3);
+    let kills = wanted_kills().div_ceil(3);
     let steps = (kills * STEPS_PER_KILL).max(450);
     let app = App::new();
     app.anneal("data build sudoku puzzles --size 4 --train 20 --held-out 5 --seed 1")
@@ -70,7 +70,7 @@ fn runs_with_faults_at_random_moments_all_arrive() {
 /// Kills a run of a small model that learns in this way.
 #[track_caller]
 fn check_kills(method: &[&str]) {
-    let kills = asked("ANNEAL_SOAK_KILLS", 18);
+    let kills = wanted_kills();
     let steps = (kills * STEPS_PER_KILL).max(1800);
     let app = tiny(&format!(
         "steps: {steps}\nsave: {{every: 40, keep_last: 1, keep_best: false}}\n"
@@ -337,6 +337,10 @@ fn random(bound: u64) -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     let mixed = (now.as_nanos() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed >> 33) % bound
+}
+
+fn wanted_kills() -> usize {
+    asked("ANNEAL_SOAK_KILLS", 18)
 }
 
 fn asked(name: &str, otherwise: usize) -> usize {

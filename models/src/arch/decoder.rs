@@ -453,12 +453,8 @@ impl Decoder {
 
     /// Has layers of one input be computed by one product with their adapters, where a device does that.
     pub(super) fn join_adapted(&mut self) -> Result<()> {
-        for block in &mut self.blocks {
-            let block = Rc::make_mut(block);
-            block.attention.join(&mut self.parameters)?;
-            block.feed_forward.join(&mut self.parameters)?;
-        }
-        Ok(())
+        let mut blocks = self.blocks.iter_mut().map(Rc::make_mut);
+        blocks.try_for_each(|block| block.join(&mut self.parameters))
     }
 
     /// Whether these tokens make a long text of one that was none.

@@ -48,7 +48,17 @@ pub fn classify(
     }))
 }
 
-/// The sum of the losses, and the gradient of the scores, f32 or wider.
+impl Squash {
+    /// Its place in the lists of kernels.
+    pub(crate) fn number(self) -> usize {
+        match self {
+            Self::Stablemax => 0,
+            Self::Softmax => 1,
+        }
+    }
+}
+
+/// What computes a loss from scores, classes, weights, squash and smoothing.
 type Loss = fn(&Tensor, &Tensor, &Tensor, Squash, f64) -> Result<[Tensor; 2]>;
 
 /// What computes the loss of such scores.
@@ -63,6 +73,7 @@ fn loss_function(scores: &Tensor) -> Loss {
     composed
 }
 
+/// The sum of the losses, and the gradient of the scores, f32 or wider.
 fn composed(
     scores: &Tensor,
     classes: &Tensor,

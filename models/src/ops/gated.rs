@@ -135,6 +135,15 @@ fn split(both: &Tensor, along: Along) -> Result<[Tensor; 2]> {
 }
 
 impl Activation {
+    /// Its place in the lists of kernels.
+    pub(crate) fn number(self) -> usize {
+        match self {
+            Self::Silu => 0,
+            Self::Gelu => 1,
+            Self::GeluTanh => 2,
+        }
+    }
+
     /// φ(x).
     pub(crate) fn apply(self, x: &Tensor) -> Result<Tensor> {
         Ok(match self {

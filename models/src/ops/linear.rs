@@ -42,14 +42,7 @@ fn with_biases(x: &Value, weight: impl Into<Weight>, biases: &[Value]) -> Result
     let weight = weight.into();
     let rows = as_rows(x.tensor())?;
     let matrix = weight.matrix();
-    let bias = match biases {
-        [] => None,
-        [one] => Some(one.tensor().clone()),
-        some => Some(Tensor::cat(
-            &some.iter().map(Value::tensor).collect::<Vec<_>>(),
-            0,
-        )?),
-    };
+    let bias = one_below_the_other(biases)?;
     let y = matrix.project(Kernel::Linear, &rows, &[], bias.as_ref())?;
     let y = rows_like(&y, x.tensor())?;
 
@@ -78,6 +71,15 @@ fn with_biases(x: &Value, weight: impl Into<Weight>, biases: &[Value]) -> Result
     inputs.extend(weight.values());
     inputs.extend(biases);
     Ok(Value::record(y, &inputs, backward))
+}
+
+/// Biases [o] as one [Σ o], if there are any.
+pub(crate) fn one_below_the_other<'a>(
+    biases: impl IntoIterator<Item = &'a Value>,
+) -> Result<Option<Tensor>> {
+    let biases: Vec<&Tensor> = biases.into_iter().map(Value::tensor).collect();
+    let joined = (!biases.is_empty()).then(|| Tensor::cat(&biases, 0));
+    Ok(joined.transpose()?)
 }
 
 /// Several layers of one input, each by its weight and bias. See [`linear`].

@@ -113,6 +113,15 @@ impl Block {
         let weights = all.filter_map(Linear::plain).map(Parameter::tensor);
         Stacked::of(weights.collect(), x.tensor())
     }
+
+    /// Has layers of one input be computed by one product with their adapters, where a device does that.
+    pub(super) fn join(&mut self, parameters: &mut Parameters) -> Result<()> {
+        // Heads with norms come one by one.
+        if self.attention.qk_norms.is_none() {
+            self.attention.input.join(parameters)?;
+        }
+        self.feed_forward.input.join(parameters)
+    }
 }
 
 impl Attention {
@@ -235,14 +244,6 @@ impl Attention {
         Ok([q, k, v])
     }
 
-    /// Puts frozen weights of one input below each other, where adapters at all of them are computed so.
-    pub(super) fn join(&mut self, parameters: &mut Parameters) -> Result<()> {
-        match self.qk_norms {
-            Some(_) => Ok(()),
-            None => self.input.join(parameters),
-        }
-    }
-
     /// Rows that follow what a cache holds, which holds them as well afterwards: q [b, t, h, e], k and v [b, t, k, e] -> [b, t, h, e].
     fn attend(
         &self,
@@ -291,11 +292,6 @@ impl FeedForward {
             }
         };
         self.down.forward(tape, &gated, stacked)
-    }
-
-    /// Puts frozen weights of one input below each other, where adapters at all of them are computed so.
-    pub(super) fn join(&mut self, parameters: &mut Parameters) -> Result<()> {
-        self.input.join(parameters)
     }
 
     /// Gate and up below each other, and down, where all are converted and nothing is added to what comes out of them.

@@ -16,7 +16,7 @@ use crate::{
 pub(crate) fn gated(gate: &Value, up: &Value, activation: Activation) -> Result<Value> {
     let (a, c) = (gate.tensor().contiguous()?, up.tensor().contiguous()?);
     let count = a.elem_count();
-    let activation = number(activation);
+    let activation = activation.number();
     let like = |x: &Tensor| output(x.shape(), x.dtype(), x);
     let launch = move |name: &str, tensors: &[&Tensor]| {
         let packs = count.is_multiple_of(PACK) && in_packs(tensors)?;
@@ -132,16 +132,7 @@ impl Lines {
         }
         launch
             .counts(&[count, inner])
-            .whole(&[number(activation)])
+            .whole(&[activation.number()])
             .for_each(threads)
-    }
-}
-
-/// Its place in the enum of `kernels.cu`.
-pub(super) fn number(activation: Activation) -> usize {
-    match activation {
-        Activation::Silu => 0,
-        Activation::Gelu => 1,
-        Activation::GeluTanh => 2,
     }
 }

@@ -23,6 +23,7 @@ use crate::{
                 thin::{self, Gradient, Thin},
             },
         },
+        linear::one_below_the_other,
         lora::{AdaptedLinear, go_together},
         rows_like,
         weight::Matrix,
@@ -90,7 +91,8 @@ pub(crate) fn linears_with_adapters(x: &Value, layers: &[AdaptedLinear]) -> Resu
         let rows = gradients.iter().map(|it| Ok(as_rows(it)?.contiguous()?));
         let rows: Vec<Tensor> = rows.collect::<Result<_>>()?;
         drop(gradients);
-        let through_weights = wants_x.then(|| group.through_weights(&rows)).transpose()?;
+        let weights = rows.iter().zip(group.layers.iter().map(|it| &it.weight));
+        let through_weights = wants_x.then(|| group.through(weights)).transpose()?;
         group.back(&rows, through_weights, &like)
     };
     Ok(Value::record_together(outputs, &inputs(x, layers), back))
@@ -107,24 +109,15 @@ pub(crate) fn joined_linears_with_adapters(
     let y = output((n, all), below.dtype(), below)?;
     product(1.0, plain(&group.rows), transposed(below), 0.0, &y)?;
     group.add_adapters(&group.parts_of(&y)?)?;
-    let biases = layers.iter().filter_map(|it| it.bias.as_ref());
-    let biases: Vec<&Tensor> = biases.map(Value::tensor).collect();
-    let bias = match biases.is_empty() {
-        true => None,
-        false => Some(Tensor::cat(&biases, 0)?),
-    };
+    let bias = one_below_the_other(layers.iter().filter_map(|it| it.bias.as_ref()))?;
     let y = rows_like(&with_bias(y, bias.as_ref())?, x.tensor())?;
 
     let (like, wants_x) = (x.tensor().clone(), x.wants_gradient());
     let below = below.clone();
     let back = move |gradient: Tensor| {
         let gradient = as_rows(&gradient)?;
-        let mut through_weights = None;
-        if wants_x {
-            let dx = output(group.rows.shape(), below.dtype(), &below)?;
-            product(1.0, plain(&gradient), plain(&below), 0.0, &dx)?;
-            through_weights = Some(dx);
-        }
+        let weights = iter::once((&gradient, &below));
+        let through_weights = wants_x.then(|| group.through(weights)).transpose()?;
         group.back(&group.parts_of(&gradient)?, through_weights, &like)
     };
     Ok(Value::record(y, &inputs(x, layers), back))
@@ -254,12 +247,15 @@ impl Group {
         Ok([vec![dx], gradients.into_iter().map(Some).collect()].concat())
     }
 
-    /// The gradient of x as far as it goes through the weights: Σ g W.
-    fn through_weights(&self, returned: &[Tensor]) -> Result<Tensor> {
+    /// The gradient of x as far as it goes through weights, Σ g W, from gradients g [n, o] and W [o, i].
+    fn through<'a>(
+        &self,
+        weights: impl Iterator<Item = (&'a Tensor, &'a Tensor)>,
+    ) -> Result<Tensor> {
         let dx = output(self.rows.shape(), self.rows.dtype(), &self.rows)?;
-        for (index, (layer, gradient)) in self.layers.iter().zip(returned).enumerate() {
+        for (index, (gradient, weight)) in weights.enumerate() {
             let kept = if index == 0 { 0.0 } else { 1.0 };
-            product(1.0, plain(gradient), plain(&layer.weight), kept, &dx)?;
+            product(1.0, plain(gradient), plain(weight), kept, &dx)?;
         }
         Ok(dx)
     }

@@ -58,13 +58,9 @@ pub(crate) fn classify(
     let weights = weights.to_dtype(DType::F32)?.contiguous()?;
     let losses = output(rows, DType::F32, &scores)?;
     let gradient = output((rows, width), DType::F32, &scores)?;
-    let squash = match squash {
-        Squash::Stablemax => 0,
-        Squash::Softmax => 1,
-    };
     Launch::of_code(&LOSSES, "classify", &scores)?
         .tensors(&[&scores, &classes, &weights, &losses, &gradient])?
-        .whole(&[rows, width, squash])
+        .whole(&[rows, width, squash.number()])
         .numbers(&[smoothing])
         .launch(rows.div_ceil(ROWS), 32 * ROWS)?;
     Ok([sum(&losses, None)?, gradient])

@@ -17,7 +17,7 @@ use super::{
     super::cpu::linear::FEW_ROWS,
     Argument, Launch, PACK, SHARED_BYTES, address, broken,
     code::{Code, compiled},
-    device, gated, is_of,
+    device, is_of,
 };
 use crate::{Result, ops::attention::Scoring, ops::gated::Activation};
 
@@ -243,7 +243,7 @@ pub(crate) fn feed_forward(
         .tensors(&[&at.state, &at.x, &norm.factor])?
         .parts(Parts::of(gate_and_up, &z)?)
         .tensors(&[&at.fed])?
-        .whole(&[rows, width, gated::number(activation)])
+        .whole(&[rows, width, activation.number()])
         .numbers(&[norm.epsilon])
         .sharing(width * size_of::<f32>())
         .launch_grid([at.texts()?, rows.div_ceil(WARPS)], THREADS)?;

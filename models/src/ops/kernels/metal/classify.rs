@@ -31,13 +31,9 @@ pub(crate) fn loss(
     let weights = weights.to_dtype(DType::F32)?.contiguous()?;
     let losses = output(rows, DType::F32, &scores)?;
     let gradient = output((rows, width), DType::F32, &scores)?;
-    let squash = match squash {
-        Squash::Stablemax => 0,
-        Squash::Softmax => 1,
-    };
     Launch::of("classify", scores.dtype(), &[width])?
         .tensors(&[&scores, &classes, &weights, &losses, &gradient])?
-        .whole(&[rows, width, squash])?
+        .whole(&[rows, width, squash.number()])?
         .numbers(&[smoothing])
         .for_lines(rows)?;
     Ok([losses.sum_all()?, gradient])

@@ -13,7 +13,7 @@ use crate::{
 pub(crate) fn gated(gate: &Value, up: &Value, activation: Activation) -> Result<Value> {
     let (a, c) = (side_by_side(gate.tensor())?, side_by_side(up.tensor())?);
     let count = a.elem_count();
-    let values = [count, number(activation)];
+    let values = [count, activation.number()];
     let y = output_like(&a)?;
     Launch::of("gated", a.dtype(), &[count])?
         .tensors(&[&a, &c, &y])?
@@ -81,16 +81,7 @@ impl Lines {
         let count = self.shape.elem_count();
         Launch::of(name, tensors[0].dtype(), &[self.inner])?
             .tensors(tensors)?
-            .whole(&[count, self.inner, number(activation)])?
+            .whole(&[count, self.inner, activation.number()])?
             .for_each(count)
-    }
-}
-
-/// Its number in `activation.wgsl`.
-fn number(activation: Activation) -> usize {
-    match activation {
-        Activation::Silu => 0,
-        Activation::Gelu => 1,
-        Activation::GeluTanh => 2,
     }
 }
